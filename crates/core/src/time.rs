@@ -1,0 +1,50 @@
+//! Time as the engine is told it. Two clocks, never compared with each other nor with another machine's.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+/// An instant of this node's lease clock, in nanoseconds since an origin that means nothing elsewhere.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Time(pub u64);
+
+impl Time {
+    /// Later than everything.
+    pub const NEVER: Self = Self(u64::MAX);
+
+    /// This instant plus `span`.
+    #[must_use]
+    pub fn after(self, span: Duration) -> Self {
+        Self(self.0.saturating_add(nanos(span)))
+    }
+
+    /// This instant less `span`.
+    #[must_use]
+    pub fn before(self, span: Duration) -> Self {
+        Self(self.0.saturating_sub(nanos(span)))
+    }
+
+    /// How long ago `earlier` was; nothing if it is yet to come.
+    #[must_use]
+    pub fn since(self, earlier: Self) -> Duration {
+        Duration::from_nanos(self.0.saturating_sub(earlier.0))
+    }
+}
+
+fn nanos(span: Duration) -> u64 {
+    u64::try_from(span.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// Wall-clock time in microseconds since 1970: for people, and as a floor for tokens on a store that can forget.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Wall(pub u64);
+
+/// What both clocks showed before a step.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Now {
+    /// The lease clock: everything that matters is counted on it.
+    pub time: Time,
+    /// The wall clock: written into records for people to read.
+    pub wall: Wall,
+}

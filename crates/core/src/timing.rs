@@ -1,0 +1,339 @@
+//! How long things take, checked as a whole.
+//!
+//! What people write is a [`Settings`]; what the engine runs on is a [`Timing`], in which every relation holds that
+//! the safety argument and a calm operation need. A message about a broken relation shows both numbers.
+
+use std::fmt;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+/// What a dropped connection means for a session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Takeover {
+    /// Nothing: a dropped connection is no proof of death. Only the lease counts.
+    #[default]
+    Strict,
+    /// The session ends `grace` after its connection was seen to drop.
+    OnDisconnect,
+}
+
+/// What people write; everything but the ttl follows from it unless said otherwise.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
+pub struct Settings {
+    /// How long a leader that falls silent keeps its roles. 5 s by default.
+    pub ttl: Option<Duration>,
+    /// How often the session is renewed and looked at. A fifth of the ttl (of the grace: a tenth, on disconnect).
+    pub beat: Option<Duration>,
+    /// How long the store may take to answer. A fifth of the ttl (of the grace: a sixth, on disconnect).
+    pub op_timeout: Option<Duration>,
+    /// How long before the deadline the work is told to stop. A fifth of the ttl.
+    pub stop_grace: Option<Duration>,
+    /// How long before the deadline what has not stopped is killed. A fiftieth of the ttl.
+    pub kill_slack: Option<Duration>,
+    /// What a dropped connection means.
+    pub takeover: Takeover,
+    /// How long a dropped connection is forgiven. Half of the ttl.
+    pub grace: Option<Duration>,
+    /// The largest error of this node's clock rate, in millionths. 10 000 (1 %) by default.
+    pub rate_error_ppm: Option<u32>,
+}
+
+/// A set of times in which every relation holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Timing {
+    /// How long a version of the session counts, as written in the record.
+    pub ttl: Duration,
+    /// How often the session is renewed and looked at.
+    pub beat: Duration,
+    /// How long the store may take to answer.
+    pub op_timeout: Duration,
+    /// How long before the deadline the work is told to stop.
+    pub stop_grace: Duration,
+    /// How long before the deadline what has not stopped is killed.
+    pub kill_slack: Duration,
+    /// What a dropped connection means.
+    pub takeover: Takeover,
+    /// How long a dropped connection is forgiven, as written in the record.
+    pub grace: Duration,
+    /// The largest error of this node's clock rate, in millionths.
+    pub rate_error_ppm: u32,
+}
+
+/// Why a set of times cannot work.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum BadTiming {
+    /// A single value is out of range.
+    #[error("{key} = {got:?} is not possible: it must be between {least:?} and {most:?}", got = .got, least = .least, most = .most)]
+    Range {
+        /// Which setting.
+        key: &'static str,
+        /// Its value.
+        got: Duration,
+        /// The smallest possible.
+        least: Duration,
+        /// The largest possible.
+        most: Duration,
+    },
+    /// Records hold whole milliseconds.
+    #[error("{key} = {got:?} is not a whole number of milliseconds")]
+    Fraction {
+        /// Which setting.
+        key: &'static str,
+        /// Its value.
+        got: Duration,
+    },
+    /// Two failed beats must fit before the work is told to stop.
+    #[error(
+        "beat {beat:?} + 2 × op-timeout {op_timeout:?} = {needed:?}, but work is told to stop {available:?} after \
+         a beat ({limit} {lease:?} less the clock error, less stop-grace {stop_grace:?}): raise the {limit}, or \
+         lower beat, op-timeout or stop-grace"
+    )]
+    NoRoomForTwoFailures {
+        /// The beat.
+        beat: Duration,
+        /// The timeout.
+        op_timeout: Duration,
+        /// What they need.
+        needed: Duration,
+        /// What there is.
+        available: Duration,
+        /// Which lease limits it: `ttl` or `grace`.
+        limit: &'static str,
+        /// How long that lease is.
+        lease: Duration,
+        /// The grace for stopping.
+        stop_grace: Duration,
+    },
+    /// Killing comes after asking.
+    #[error("kill-slack {kill_slack:?} must be shorter than stop-grace {stop_grace:?}: killing comes after asking")]
+    KillBeforeAsking {
+        /// The slack.
+        kill_slack: Duration,
+        /// The grace.
+        stop_grace: Duration,
+    },
+    /// A grace longer than the ttl is never used.
+    #[error("grace {grace:?} is longer than ttl {ttl:?} and would never count")]
+    GraceBeyondTtl {
+        /// The grace.
+        grace: Duration,
+        /// The ttl.
+        ttl: Duration,
+    },
+    /// A clock that bad cannot be used.
+    #[error("clock-error {0} ppm is not possible: it must be below 200000 (20 %)")]
+    RateError(u32),
+}
+
+impl Timing {
+    /// The ttl when none is given.
+    pub const DEFAULT_TTL: Duration = Duration::from_secs(5);
+    /// The ttl of the profile `fast`.
+    pub const FAST_TTL: Duration = Duration::from_secs(2);
+    /// The ttl of the profile `relaxed`.
+    pub const RELAXED_TTL: Duration = Duration::from_secs(15);
+    /// The error of a clock rate when none is given: 1 %.
+    pub const DEFAULT_RATE_ERROR_PPM: u32 = 10_000;
+    /// The shortest ttl.
+    pub const MIN_TTL: Duration = Duration::from_millis(100);
+    /// The longest ttl.
+    pub const MAX_TTL: Duration = Duration::from_secs(24 * 60 * 60);
+
+    /// Fills in what was not said and checks every relation.
+    pub fn new(settings: &Settings) -> Result<Self, BadTiming> {
+        let ttl = whole("ttl", settings.ttl.unwrap_or(Self::DEFAULT_TTL))?;
+        in_range("ttl", ttl, Self::MIN_TTL, Self::MAX_TTL)?;
+        let grace = whole("grace", settings.grace.unwrap_or(floor_millis(ttl / 2)))?;
+        let (beat, op_timeout) = match settings.takeover {
+            Takeover::Strict => (ttl / 5, ttl / 5),
+            Takeover::OnDisconnect => (grace / 10, grace / 6),
+        };
+        let timing = Self {
+            ttl,
+            beat: settings.beat.unwrap_or(beat),
+            op_timeout: settings.op_timeout.unwrap_or(op_timeout),
+            stop_grace: settings.stop_grace.unwrap_or(ttl / 5),
+            kill_slack: settings.kill_slack.unwrap_or(ttl / 50),
+            takeover: settings.takeover,
+            grace,
+            rate_error_ppm: settings.rate_error_ppm.unwrap_or(Self::DEFAULT_RATE_ERROR_PPM),
+        };
+        timing.check()?;
+        Ok(timing)
+    }
+
+    fn check(&self) -> Result<(), BadTiming> {
+        let Self { ttl, beat, op_timeout, stop_grace, kill_slack, grace, .. } = *self;
+        if self.rate_error_ppm >= 200_000 {
+            return Err(BadTiming::RateError(self.rate_error_ppm));
+        }
+        let tick = Duration::from_millis(1);
+        for (key, got) in [("beat", beat), ("op-timeout", op_timeout), ("kill-slack", kill_slack), ("grace", grace)] {
+            in_range(key, got, tick, Self::MAX_TTL)?;
+        }
+        if kill_slack >= stop_grace {
+            return Err(BadTiming::KillBeforeAsking { kill_slack, stop_grace });
+        }
+        if self.takeover == Takeover::OnDisconnect && grace > ttl {
+            return Err(BadTiming::GraceBeyondTtl { grace, ttl });
+        }
+        let needed = beat + 2 * op_timeout;
+        let available = self.hold().saturating_sub(stop_grace);
+        if needed > available {
+            let (limit, lease) = match self.takeover {
+                Takeover::Strict => ("ttl", ttl),
+                Takeover::OnDisconnect => ("grace", grace),
+            };
+            return Err(BadTiming::NoRoomForTwoFailures {
+                beat,
+                op_timeout,
+                needed,
+                available,
+                limit,
+                lease,
+                stop_grace,
+            });
+        }
+        Ok(())
+    }
+
+    /// How long the owner may count on a beat, from before it was sent: its lease less its own clock's error.
+    #[must_use]
+    pub fn hold(&self) -> Duration {
+        let lease = match self.takeover {
+            Takeover::Strict => self.ttl,
+            Takeover::OnDisconnect => self.ttl.min(self.grace),
+        };
+        lease - self.rate_error(lease)
+    }
+
+    /// How long this node must have had one version of a session of that ttl before it may expel it.
+    #[must_use]
+    pub fn watch(&self, ttl: Duration) -> Duration {
+        // Rounded up: a nanosecond too early is too early.
+        ttl + self.rate_error(ttl) + Duration::from_nanos(1)
+    }
+
+    fn rate_error(&self, span: Duration) -> Duration {
+        span * self.rate_error_ppm / 1_000_000
+    }
+
+    /// What follows from these times.
+    #[must_use]
+    pub fn bounds(&self) -> Bounds {
+        let per_minute = 60.0 / self.beat.as_secs_f64();
+        Bounds {
+            crash: self.watch(self.ttl) + self.beat + Duration::from_millis(100),
+            disconnect: match self.takeover {
+                Takeover::Strict => None,
+                Takeover::OnDisconnect => Some(self.watch(self.grace) + Duration::from_millis(100)),
+            },
+            in_doubt: self.beat + self.op_timeout,
+            cancel: self.hold() - self.stop_grace,
+            deadline: self.hold(),
+            operations_per_minute: (2.0 * per_minute).ceil() as u64,
+        }
+    }
+}
+
+fn whole(key: &'static str, got: Duration) -> Result<Duration, BadTiming> {
+    if floor_millis(got) == got { Ok(got) } else { Err(BadTiming::Fraction { key, got }) }
+}
+
+fn floor_millis(span: Duration) -> Duration {
+    Duration::from_millis(u64::try_from(span.as_millis()).unwrap_or(u64::MAX))
+}
+
+fn in_range(key: &'static str, got: Duration, least: Duration, most: Duration) -> Result<(), BadTiming> {
+    if (least..=most).contains(&got) { Ok(()) } else { Err(BadTiming::Range { key, got, least, most }) }
+}
+
+impl Default for Timing {
+    fn default() -> Self {
+        Self::new(&Settings::default()).expect("the defaults hold")
+    }
+}
+
+/// What people can count on, as it follows from a [`Timing`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Bounds {
+    /// A crashed leader is replaced within this.
+    pub crash: Duration,
+    /// The same when its connection was seen to drop, if that counts.
+    pub disconnect: Option<Duration>,
+    /// A leader cut off from the store knows that it is in doubt after this.
+    pub in_doubt: Duration,
+    /// Its work is told to stop after this, counted from its last good beat.
+    pub cancel: Duration,
+    /// Its tenure is over after this.
+    pub deadline: Duration,
+    /// Store operations per node and minute, whatever the number of roles.
+    pub operations_per_minute: u64,
+}
+
+impl fmt::Display for Bounds {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "a crashed leader is replaced within   {:?}", self.crash)?;
+        if let Some(disconnect) = self.disconnect {
+            writeln!(f, "a disconnected leader within          {disconnect:?}")?;
+        }
+        writeln!(f, "cut off from the store, a leader")?;
+        writeln!(f, "  knows it after at most              {:?}", self.in_doubt)?;
+        writeln!(f, "  tells its work to stop after        {:?}", self.cancel)?;
+        writeln!(f, "  leads no more after                 {:?}", self.deadline)?;
+        write!(f, "store operations per node and minute  {}", self.operations_per_minute)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ms(millis: u64) -> Duration {
+        Duration::from_millis(millis)
+    }
+
+    #[test]
+    fn the_defaults_are_the_documented_ones() {
+        let timing = Timing::default();
+        assert_eq!((timing.ttl, timing.beat, timing.op_timeout), (ms(5000), ms(1000), ms(1000)));
+        assert_eq!((timing.stop_grace, timing.kill_slack), (ms(1000), ms(100)));
+        assert_eq!(timing.bounds().cancel, ms(3950));
+        assert_eq!(timing.bounds().deadline, ms(4950));
+        assert_eq!(timing.bounds().operations_per_minute, 120);
+    }
+
+    #[test]
+    fn every_profile_and_mode_holds_by_default() {
+        for ttl in [Timing::MIN_TTL, Timing::FAST_TTL, Timing::RELAXED_TTL, ms(30_000), Timing::MAX_TTL] {
+            for takeover in [Takeover::Strict, Takeover::OnDisconnect] {
+                let settings = Settings { ttl: Some(ttl), takeover, ..Settings::default() };
+                assert!(Timing::new(&settings).is_ok(), "{ttl:?} {takeover:?}: {:?}", Timing::new(&settings));
+            }
+        }
+    }
+
+    #[test]
+    fn broken_relations_are_refused_with_both_numbers() {
+        let five = Settings { ttl: Some(ms(5000)), ..Settings::default() };
+        let cases = [
+            (Settings { ttl: Some(ms(10)), ..five.clone() }, "ttl = 10ms"),
+            (Settings { ttl: Some(Duration::ZERO), ..five.clone() }, "ttl = 0ns"),
+            (Settings { ttl: Some(Duration::from_micros(5_000_500)), ..five.clone() }, "whole number of milliseconds"),
+            (Settings { beat: Some(ms(3000)), ..five.clone() }, "beat 3s + 2 × op-timeout 1s = 5s"),
+            (Settings { beat: Some(Duration::ZERO), ..five.clone() }, "beat = 0ns"),
+            (Settings { kill_slack: Some(ms(1000)), ..five.clone() }, "kill-slack 1s must be shorter than stop-grace 1s"),
+            (Settings { rate_error_ppm: Some(300_000), ..five.clone() }, "300000 ppm"),
+            (
+                Settings { takeover: Takeover::OnDisconnect, grace: Some(ms(6000)), ..five },
+                "grace 6s is longer than ttl 5s",
+            ),
+        ];
+        for (settings, words) in cases {
+            let message = Timing::new(&settings).unwrap_err().to_string();
+            assert!(message.contains(words), "{message:?} lacks {words:?}");
+        }
+    }
+}
