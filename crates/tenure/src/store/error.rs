@@ -1,0 +1,77 @@
+//! What went wrong, what may be assumed, and what to do.
+
+use std::error::Error;
+use std::fmt;
+
+use tenure_core::Fate;
+
+/// A failure of a store. It never shows a secret.
+#[derive(Debug)]
+pub struct StoreError {
+    store: &'static str,
+    fate: Fate,
+    retry: Retry,
+    message: String,
+    source: Option<Box<dyn Error + Send + Sync>>,
+}
+
+/// Whether trying again can help.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Retry {
+    /// It may pass by itself.
+    Soon,
+    /// A person has to do something first; the message says what.
+    Never,
+}
+
+impl StoreError {
+    /// The safe default: nothing proves that it did not happen, and it may work next time.
+    #[must_use]
+    pub fn unknown(store: &'static str, message: impl Into<String>) -> Self {
+        Self { store, fate: Fate::Unknown, retry: Retry::Soon, message: message.into(), source: None }
+    }
+
+    /// It is proven that nothing happened, nor will.
+    #[must_use]
+    pub fn not_applied(store: &'static str, message: impl Into<String>) -> Self {
+        Self { fate: Fate::NotApplied, ..Self::unknown(store, message) }
+    }
+
+    /// Trying again will not help until a person has done something.
+    #[must_use]
+    pub fn permanent(mut self) -> Self {
+        self.retry = Retry::Never;
+        self
+    }
+
+    /// What caused it.
+    #[must_use]
+    pub fn caused_by(mut self, source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
+        self.source = Some(source.into());
+        self
+    }
+
+    /// What may be assumed about a write that failed so.
+    #[must_use]
+    pub fn fate(&self) -> Fate {
+        self.fate
+    }
+
+    /// Whether trying again can help.
+    #[must_use]
+    pub fn retry(&self) -> Retry {
+        self.retry
+    }
+}
+
+impl fmt::Display for StoreError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.store, self.message)
+    }
+}
+
+impl Error for StoreError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        self.source.as_deref().map(|source| source as &(dyn Error + 'static))
+    }
+}
