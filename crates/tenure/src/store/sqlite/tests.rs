@@ -1,0 +1,1 @@
+//! What only a look inside can provoke.
