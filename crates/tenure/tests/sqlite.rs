@@ -209,3 +209,30 @@ async fn a_bell_that_was_removed_is_hung_up_again() {
     writer.write(&space, &[put(&node("a"), None, 1)]).await.unwrap();
     assert!(matches!(answer(&mut watch).await, Some(Signal::Changed(_))));
 }
+
+/// As root no permission binds, so the other process gives up its privilege.
+#[tokio::test]
+async fn what_this_user_may_not_write_is_said() {
+    use std::os::unix::fs::PermissionsExt;
+    let dir = tempfile::tempdir().unwrap();
+    let chmod = |path: &std::path::Path, mode| {
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
+    };
+    let program = dir.path().join("program");
+    std::fs::copy(std::env::current_exe().unwrap(), &program).unwrap();
+    let (read_only_dir, read_only_file) = (dir.path().join("ro"), dir.path().join("rw/tenure.db"));
+    std::fs::create_dir(&read_only_dir).unwrap();
+    Sqlite::open(&read_only_file).unwrap().close().await;
+    chmod(dir.path(), 0o755);
+    chmod(&read_only_dir, 0o555);
+    chmod(&dir.path().join("rw"), 0o777);
+    chmod(&dir.path().join("rw/tenure.db-bell"), 0o666);
+    chmod(&read_only_file, 0o444);
+    let says = |file: &std::path::Path| Child::start_unprivileged(&program, file, Task::Open).line();
+    let refused = says(&read_only_dir.join("tenure.db"));
+    assert!(refused.contains("write permission"), "{refused}");
+    let refused = says(&read_only_dir.join("deeper/tenure.db"));
+    assert!(refused.contains("create the directory") && refused.contains("write permission"), "{refused}");
+    let refused = says(&read_only_file);
+    assert!(refused.contains("writable") || refused.contains("write permission"), "{refused}");
+}

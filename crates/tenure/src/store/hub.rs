@@ -74,6 +74,13 @@ impl Hub {
     }
 }
 
+/// A watch that outlives its store would wait for ever.
+impl Drop for Hub {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
 /// What one watch has yet to deliver.
 #[derive(Debug, Default)]
 struct Inbox(Mutex<Pending>);

@@ -116,7 +116,7 @@ pub struct Description {
 /// - **F3** Dropping the future of an operation abandons the answer, never half an operation; the store stays
 ///   usable.
 /// - **F4** After [`Store::close`] every operation MUST fail at once with [`Fate::NotApplied`], and
-///   [`Store::watch`] streams end.
+///   [`Store::watch`] streams end, as they do when the store is dropped.
 /// - **F5** No error, `Debug` or `Display` may show a secret.
 ///
 /// Signals

@@ -180,6 +180,13 @@ impl Sqlite {
     }
 }
 
+/// The threads end by themselves; a witness that still waits must not keep watches open.
+impl Drop for Sqlite {
+    fn drop(&mut self) {
+        self.hub.close();
+    }
+}
+
 /// Calls a batch off when nobody waits for it any more.
 struct CallOff(Arc<Ticket>);
 
@@ -320,11 +327,8 @@ impl Store for Sqlite {
         self.hub.close();
         let (done, written) = oneshot::channel();
         let _ = self.writer.send(Job::Stop(done));
-        let (done, read) = oneshot::channel::<()>();
-        self.post(Box::new(move |_| {
-            drop(done);
-            Then::Stop
-        }));
+        let (done, read) = oneshot::channel();
+        self.post(Box::new(move |_| Then::Stop(done)));
         let both = async { tokio::join!(written, read) };
         let _ = tokio::time::timeout(CLOSING, both).await;
     }

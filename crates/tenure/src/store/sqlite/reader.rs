@@ -12,6 +12,7 @@ use std::sync::mpsc::{Receiver, TryRecvError};
 
 use rusqlite::{Connection, Error};
 use rustix::event::{PollFd, PollFlags, poll};
+use tokio::sync::oneshot;
 
 use super::super::hub::Hub;
 use super::super::{Entry, Name, Query, Signal, StoreError};
@@ -21,11 +22,11 @@ use super::{fault, rows, schema};
 /// A question; it answers by itself.
 pub(super) type Ask = Box<dyn FnOnce(&mut Reader) -> Then + Send>;
 
-/// Whether the reader goes on after an [`Ask`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// Whether the reader goes on after an [`Ask`], or whom it tells once the file is closed.
+#[derive(Debug)]
 pub(super) enum Then {
     GoOn,
-    Stop,
+    Stop(oneshot::Sender<()>),
 }
 
 /// More changes than this at once: whoever watches had better look at everything.
@@ -76,7 +77,9 @@ impl Reader {
             loop {
                 match asks.try_recv() {
                     Ok(ask) => {
-                        if ask(&mut self) == Then::Stop {
+                        if let Then::Stop(done) = ask(&mut self) {
+                            drop(self);
+                            let _ = done.send(());
                             return;
                         }
                     }

@@ -73,10 +73,15 @@ WHERE c.epoch = '0' AND c.kind = 'cluster' AND c.name = 'cluster';
 /// How long opening waits for other programs.
 const OPENING: Duration = Duration::from_secs(10);
 
-/// Opens the file for writing, and makes or upgrades its tables. A file of another program is left untouched.
+/// Opens the file for writing, and makes or upgrades its tables. A file of another program is left untouched; one that
+/// SQLite would quietly open for reading only is refused.
 pub(super) fn open_writer(path: &Path) -> Result<Connection, StoreError> {
     let failed = |error| fault::before_commit(path, error);
     let mut connection = connect(path, OpenFlags::SQLITE_OPEN_CREATE).map_err(failed)?;
+    if connection.is_readonly("main").map_err(failed)? {
+        let error = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_READONLY);
+        return Err(failed(Error::SqliteFailure(error, None)));
+    }
     check_owner(path, &connection)?;
     let mode: String =
         connection.query_row("PRAGMA journal_mode = WAL", [], |row| row.get(0)).map_err(failed)?;
@@ -126,6 +131,9 @@ fn connect(path: &Path, extra: OpenFlags) -> Result<Connection, Error> {
     Ok(connection)
 }
 
+/// Up to this size a file is looked through for damage when it is opened; it takes some milliseconds.
+const LOOKED_THROUGH: i64 = 16 << 20;
+
 /// Looks without writing: damage, another program's file and a newer schema are found here.
 fn check_owner(path: &Path, connection: &Connection) -> Result<(), StoreError> {
     let failed = |error| fault::before_commit(path, error);
@@ -133,6 +141,10 @@ fn check_owner(path: &Path, connection: &Connection) -> Result<(), StoreError> {
     let application = ask("SELECT application_id FROM pragma_application_id")?;
     let version = ask("SELECT user_version FROM pragma_user_version")?;
     let tables = ask("SELECT count(*) FROM sqlite_schema")?;
+    let size = ask("SELECT page_count * page_size FROM pragma_page_count, pragma_page_size")?;
+    if size <= LOOKED_THROUGH {
+        check_for_damage(path, connection)?;
+    }
     let file = path.display();
     let refuse = |message: String| Err(StoreError::not_applied(STORE, message).permanent());
     if tables > 0 && application != i64::from(APPLICATION) {
@@ -147,6 +159,19 @@ fn check_owner(path: &Path, connection: &Connection) -> Result<(), StoreError> {
         ));
     }
     Ok(())
+}
+
+/// Damage is better found now than by the write that meets it.
+fn check_for_damage(path: &Path, connection: &Connection) -> Result<(), StoreError> {
+    let found = connection.query_row("PRAGMA quick_check(1)", [], |row| row.get::<_, String>(0));
+    match found {
+        Ok(found) if found == "ok" => Ok(()),
+        Ok(found) => {
+            let error = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_CORRUPT);
+            Err(fault::before_commit(path, Error::SqliteFailure(error, Some(found))))
+        }
+        Err(error) => Err(fault::before_commit(path, error)),
+    }
 }
 
 /// Brings the tables up to date in one transaction, so that a crash leaves the old ones. Whoever comes second finds
