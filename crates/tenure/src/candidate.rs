@@ -73,7 +73,13 @@ impl Candidate {
             let closed = news.borrow_and_update().closed;
             if let Some(office) = self.standee.seat.take_offer() {
                 let Standee { commands, drain, kill_slack, .. } = &*self.standee;
-                return Some(Tenure::new(office, commands.clone(), *drain, *kill_slack, self.standee.clone()));
+                return Some(Tenure::new(
+                    office,
+                    commands.clone(),
+                    *drain,
+                    *kill_slack,
+                    self.standee.clone(),
+                ));
             }
             if closed || news.changed().await.is_err() {
                 return None;

@@ -9,7 +9,9 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
+use futures_util::future::BoxFuture;
 use tenure_core::{Entropy, Time, Wall};
+use tokio::sync::watch;
 
 /// Tells the time. Two instants of one clock may be compared; those of two clocks never.
 pub trait Clock: Send + Sync + fmt::Debug {
@@ -22,6 +24,18 @@ pub trait Clock: Send + Sync + fmt::Debug {
     /// True once after the clock could not be trusted: every session must end.
     fn fault(&self) -> bool {
         false
+    }
+
+    /// Waits until it shows `at`, or a little later. For ever, if that is never.
+    fn sleep_until(&self, at: Time) -> BoxFuture<'_, ()> {
+        let now = self.now();
+        Box::pin(async move {
+            match at {
+                Time::NEVER => std::future::pending().await,
+                at if at <= now => {}
+                at => tokio::time::sleep(at.since(now)).await,
+            }
+        })
     }
 }
 
@@ -129,11 +143,17 @@ impl Watermark {
 }
 
 /// A clock that moves only when told to, for tests.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct ManualClock {
-    nanos: AtomicU64,
+    nanos: watch::Sender<u64>,
     micros: AtomicU64,
     faulty: AtomicBool,
+}
+
+impl Default for ManualClock {
+    fn default() -> Self {
+        Self::new()
+    }
 }
 
 impl ManualClock {
@@ -141,12 +161,12 @@ impl ManualClock {
     #[must_use]
     pub fn new() -> Self {
         let wall = AtomicU64::new(1_767_225_600_000_000);
-        Self { nanos: AtomicU64::new(1_000_000_000), micros: wall, faulty: AtomicBool::new(false) }
+        Self { nanos: watch::Sender::new(1_000_000_000), micros: wall, faulty: AtomicBool::new(false) }
     }
 
     /// Lets time pass, on both clocks.
     pub fn advance(&self, span: Duration) {
-        self.nanos.fetch_add(u64::try_from(span.as_nanos()).unwrap_or(u64::MAX), Ordering::SeqCst);
+        self.nanos.send_modify(|nanos| *nanos += u64::try_from(span.as_nanos()).unwrap_or(u64::MAX));
         self.micros.fetch_add(u64::try_from(span.as_micros()).unwrap_or(u64::MAX), Ordering::SeqCst);
     }
 
@@ -163,7 +183,15 @@ impl ManualClock {
 
 impl Clock for ManualClock {
     fn now(&self) -> Time {
-        Time(self.nanos.load(Ordering::SeqCst))
+        Time(*self.nanos.borrow())
+    }
+
+    fn sleep_until(&self, at: Time) -> BoxFuture<'_, ()> {
+        let mut nanos = self.nanos.subscribe();
+        Box::pin(async move {
+            // The sender lives as long as this clock.
+            let _ = nanos.wait_for(|nanos| *nanos >= at.0).await;
+        })
     }
 
     fn wall(&self) -> Wall {
@@ -183,10 +211,15 @@ impl Entropy for KernelEntropy {
     /// # Panics
     /// If the kernel has no randomness, without which nothing here is safe.
     fn nonce(&mut self) -> u128 {
-        let mut bytes = [0; 16];
-        getrandom::fill(&mut bytes).expect("the kernel gives random bytes");
-        u128::from_ne_bytes(bytes)
+        nonce()
     }
+}
+
+/// A nonce from the kernel.
+pub(crate) fn nonce() -> u128 {
+    let mut bytes = [0; 16];
+    getrandom::fill(&mut bytes).expect("the kernel gives random bytes");
+    u128::from_ne_bytes(bytes)
 }
 
 #[cfg(test)]

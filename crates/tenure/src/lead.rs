@@ -130,13 +130,19 @@ impl Drop for Tenure {
 
 impl fmt::Debug for Tenure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Tenure").field("role", self.role()).field("token", &self.token()).finish_non_exhaustive()
+        f.debug_struct("Tenure")
+            .field("role", self.role())
+            .field("token", &self.token())
+            .finish_non_exhaustive()
     }
 }
 
 impl fmt::Debug for Lead {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Lead").field("role", self.role()).field("token", &self.token()).finish_non_exhaustive()
+        f.debug_struct("Lead")
+            .field("role", self.role())
+            .field("token", &self.token())
+            .finish_non_exhaustive()
     }
 }
 

@@ -46,7 +46,11 @@ struct Place {
 impl std::fmt::Debug for Node {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Inner { name, namespace, store, .. } = &*self.inner;
-        f.debug_struct("Node").field("name", name).field("namespace", namespace).field("store", store).finish()
+        f.debug_struct("Node")
+            .field("name", name)
+            .field("namespace", namespace)
+            .field("store", store)
+            .finish()
     }
 }
 
@@ -157,14 +161,17 @@ impl Node {
 
     fn seat(&self, role: &Name) -> Arc<Seat> {
         let mut seats = self.inner.seats.lock().unwrap_or_else(PoisonError::into_inner);
-        let place = seats.entry(role.clone()).or_insert_with(|| Place { seat: Seat::new(role.clone()), standee: Weak::new() });
+        let place = seats
+            .entry(role.clone())
+            .or_insert_with(|| Place { seat: Seat::new(role.clone()), standee: Weak::new() });
         place.seat.clone()
     }
 
     fn standee(&self, role: &Name, standing: Standing, drain: Duration) -> Arc<Standee> {
         let seat = self.seat(role);
         let mut seats = self.inner.seats.lock().unwrap_or_else(PoisonError::into_inner);
-        let place = seats.entry(role.clone()).or_insert_with(|| Place { seat: seat.clone(), standee: Weak::new() });
+        let place =
+            seats.entry(role.clone()).or_insert_with(|| Place { seat: seat.clone(), standee: Weak::new() });
         if let Some(standee) = place.standee.upgrade() {
             standee.change(|current| *current = standing);
             return standee;
@@ -282,7 +289,11 @@ pub struct NodeBuilder {
 impl std::fmt::Debug for NodeBuilder {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Self { name, namespace, settings, .. } = self;
-        f.debug_struct("NodeBuilder").field("name", name).field("namespace", namespace).field("settings", settings).finish_non_exhaustive()
+        f.debug_struct("NodeBuilder")
+            .field("name", name)
+            .field("namespace", namespace)
+            .field("settings", settings)
+            .finish_non_exhaustive()
     }
 }
 
@@ -404,7 +415,19 @@ impl NodeBuilder {
         };
         driver::spawn(setup).map_err(Error::Thread)?;
         let (drain, labels, seats) = (self.drain, self.labels, Mutex::default());
-        Ok(Node { inner: Arc::new(Inner { name, namespace, store, timing, drain, labels, publisher, commands, seats }) })
+        Ok(Node {
+            inner: Arc::new(Inner {
+                name,
+                namespace,
+                store,
+                timing,
+                drain,
+                labels,
+                publisher,
+                commands,
+                seats,
+            }),
+        })
     }
 }
 

@@ -71,7 +71,16 @@ impl Office {
         clock: Arc<dyn Clock>,
     ) -> Arc<Self> {
         let (revoked, taken) = (AtomicBool::new(false), AtomicBool::new(false));
-        Arc::new(Self { role, token, session, deadline, clock, revoked, taken, phase: watch::Sender::new(Phase::Held) })
+        Arc::new(Self {
+            role,
+            token,
+            session,
+            deadline,
+            clock,
+            revoked,
+            taken,
+            phase: watch::Sender::new(Phase::Held),
+        })
     }
 
     /// Whether leadership may be relied on at this very moment.

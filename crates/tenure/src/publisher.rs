@@ -12,9 +12,9 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use futures_util::stream::{self, BoxStream, StreamExt};
 use tokio::sync::mpsc;
 
+use crate::Name;
 use crate::clock::Clock;
 use crate::event::{Event, What};
-use crate::Name;
 
 /// So many events wait for a listener; further ones are missed.
 const QUEUE: usize = 4096;
@@ -211,8 +211,12 @@ fn log(event: &Event) {
             tracing::error!(%node, %role, %token, "the work did not stop in time; only the token protects what it does");
         }
         What::StoreFailed { error } => tracing::warn!(%node, error, "the store failed"),
-        What::LoopFailed { error } => tracing::error!(%node, error, "the election loop failed and is started anew"),
-        What::Unreadable { register } => tracing::warn!(%node, register, "a register cannot be read by this version"),
+        What::LoopFailed { error } => {
+            tracing::error!(%node, error, "the election loop failed and is started anew")
+        }
+        What::Unreadable { register } => {
+            tracing::warn!(%node, register, "a register cannot be read by this version")
+        }
         What::ElectionFailed { role, cause } => tracing::debug!(%node, %role, ?cause, "election failed"),
         What::StateChanged { role, from, to } => tracing::debug!(%node, %role, ?from, ?to, "state changed"),
         What::ElectionCheck { .. } | What::Missed { .. } => {}

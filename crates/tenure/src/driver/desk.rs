@@ -169,7 +169,9 @@ impl Desk {
             Told::SessionOpened { session } => self.session = Some((*session, Deadline::new())),
             Told::SessionOver { .. } => self.end_session(),
             Told::Elected { role, token } => self.elected(role, *token),
-            Told::Draining { role, token, reason, forced } => self.draining(role, *token, *reason, *forced, inputs),
+            Told::Draining { role, token, reason, forced } => {
+                self.draining(role, *token, *reason, *forced, inputs)
+            }
             Told::Lost { role, token, reason } => self.lost(role, *token, *reason, inputs),
             Told::StateChanged { role, to, .. } => self.news(role, |news| news.state = *to),
             Told::LeaderChanged { role, leader, token, .. } => {
@@ -195,7 +197,9 @@ impl Desk {
     }
 
     fn elected(&mut self, role: &Name, token: Token) {
-        let (Some((session, deadline)), Some((seat, _))) = (&self.session, self.seats.get(role)) else { return };
+        let (Some((session, deadline)), Some((seat, _))) = (&self.session, self.seats.get(role)) else {
+            return;
+        };
         let office = Office::new(role.clone(), token, *session, deadline.clone(), self.clock.clone());
         seat.offer(&office);
         self.offices.insert(role.clone(), office);
@@ -252,7 +256,8 @@ impl Desk {
         if self.next_wake() > now {
             return;
         }
-        let stuck: Vec<Name> = self.kill_at.iter().filter(|(_, at)| **at <= now).map(|(role, _)| role.clone()).collect();
+        let stuck: Vec<Name> =
+            self.kill_at.iter().filter(|(_, at)| **at <= now).map(|(role, _)| role.clone()).collect();
         for role in stuck {
             self.kill_at.remove(&role);
             let Some(office) = self.offices.get(&role) else { continue };
@@ -299,7 +304,9 @@ impl Desk {
             Told::Draining { role, token, reason, forced } => What::Draining { role, token, reason, forced },
             Told::Lost { role, token, reason } => What::Lost { role, token, reason },
             Told::StateChanged { role, from, to } => What::StateChanged { role, from, to },
-            Told::LeaderChanged { role, former, leader, token } => What::LeaderChanged { role, former, leader, token },
+            Told::LeaderChanged { role, former, leader, token } => {
+                What::LeaderChanged { role, former, leader, token }
+            }
             Told::LeaderDown { role, former } => What::LeaderDown { role, former },
             Told::ElectionFailed { role, cause } => What::ElectionFailed { role, cause },
             Told::Paused { role, paused } => What::Paused { role, paused },

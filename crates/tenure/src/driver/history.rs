@@ -47,9 +47,17 @@ enum Noted {
 impl Historian {
     pub(super) fn start(setup: &Setup) -> Self {
         let (sender, notes) = mpsc::unbounded_channel();
-        let scribe =
-            Scribe { store: setup.store.clone(), namespace: setup.namespace.clone(), node: setup.node.clone() };
-        Self { notes: Some(sender), task: tokio::spawn(scribe.run(notes)), clock: setup.clock.clone(), session: None }
+        let scribe = Scribe {
+            store: setup.store.clone(),
+            namespace: setup.namespace.clone(),
+            node: setup.node.clone(),
+        };
+        Self {
+            notes: Some(sender),
+            task: tokio::spawn(scribe.run(notes)),
+            clock: setup.clock.clone(),
+            session: None,
+        }
     }
 
     pub(super) fn note(&mut self, event: &Told) {
@@ -112,7 +120,9 @@ impl Scribe {
     async fn write_down(&self, batch: &BTreeMap<Name, Vec<Note>>) -> Result<(), StoreError> {
         // Only leaders write here, so that a conflict is rare; a few tries are enough for what is only for people.
         for _ in 0..5 {
-            let Some(epoch) = crate::operator::epoch(&self.store, &self.namespace).await? else { return Ok(()) };
+            let Some(epoch) = crate::operator::epoch(&self.store, &self.namespace).await? else {
+                return Ok(());
+            };
             let key = |role: &Name| Key::Named(epoch, Kind::History, role.clone());
             let query = Query { keys: batch.keys().map(key).collect(), kinds: Vec::new() };
             let found = self.store.read(&self.namespace, &query).await?;
@@ -153,7 +163,8 @@ impl Scribe {
         books: &BTreeMap<Name, (Option<Version>, History)>,
     ) -> Result<BTreeMap<SessionId, Session>, StoreError> {
         let begun = |role: &Name| batch[role].iter().any(|note| matches!(note.what, Noted::Began { .. }));
-        let open = books.iter().filter(|(role, _)| begun(role)).flat_map(|(_, (_, history))| &history.tenures);
+        let open =
+            books.iter().filter(|(role, _)| begun(role)).flat_map(|(_, (_, history))| &history.tenures);
         let mut keys: Vec<Key> =
             open.filter(|past| past.ended.is_none()).map(|past| Key::Session(epoch, past.session)).collect();
         keys.sort_unstable();
@@ -169,9 +180,12 @@ impl Scribe {
     fn enter(&self, history: &mut History, note: &Note, last_beats: &BTreeMap<SessionId, Session>) {
         match &note.what {
             Noted::Began { session } => {
-                for past in history.tenures.iter_mut().filter(|past| past.ended.is_none() && past.token < note.token) {
+                for past in
+                    history.tenures.iter_mut().filter(|past| past.ended.is_none() && past.token < note.token)
+                {
                     let last = last_beats.get(&past.session);
-                    past.ended = Some(last.map_or(note.at, |session| session.beat_at.max(past.began).min(note.at)));
+                    past.ended =
+                        Some(last.map_or(note.at, |session| session.beat_at.max(past.began).min(note.at)));
                     past.reason = Some(match last.map(|session| session.state) {
                         Some(SessionState::Closed) => Reason::Shutdown,
                         _ => Reason::Expelled,

@@ -28,22 +28,43 @@ use crate::publisher::Publisher;
 use crate::store::{self, Entry, SharedStore, Signal, StoreError, Value, Write};
 use crate::{Name, Timing, Token};
 
-pub(crate) use desk::Seat;
 use desk::Desk;
+pub(crate) use desk::Seat;
 use history::Historian;
 
 /// What the handles ask of the loop.
 #[derive(Debug)]
 pub(crate) enum Command {
-    Stand { role: Name, standing: Standing, seat: Arc<Seat> },
-    Observe { role: Name, seat: Arc<Seat> },
+    Stand {
+        role: Name,
+        standing: Standing,
+        seat: Arc<Seat>,
+    },
+    Observe {
+        role: Name,
+        seat: Arc<Seat>,
+    },
     /// The last candidate, or the last observer, of a role is gone.
-    Leave { role: Name },
-    Release { role: Name, token: Token, reason: Reason },
-    Stopped { role: Name, token: Token },
-    Describe { labels: BTreeMap<String, String>, address: Option<String> },
+    Leave {
+        role: Name,
+    },
+    Release {
+        role: Name,
+        token: Token,
+        reason: Reason,
+    },
+    Stopped {
+        role: Name,
+        token: Token,
+    },
+    Describe {
+        labels: BTreeMap<String, String>,
+        address: Option<String>,
+    },
     /// Give everything up; answered when nothing is left.
-    Stop { done: oneshot::Sender<()> },
+    Stop {
+        done: oneshot::Sender<()>,
+    },
     /// For tests: the session is lost at once.
     ForceLoss,
 }
@@ -189,7 +210,9 @@ impl Driver {
                 self.desk.seat(&role, seat, None);
                 Input::Observe { role }
             }
-            Command::Leave { role } => return self.desk.leave(&role).into_iter().for_each(|input| self.feed(input)),
+            Command::Leave { role } => {
+                return self.desk.leave(&role).into_iter().for_each(|input| self.feed(input));
+            }
             Command::Release { role, token, reason } => Input::Release { role, token, reason },
             Command::Stopped { role, token } => {
                 self.desk.stopped(&role, token);
@@ -250,7 +273,11 @@ impl Driver {
         }
     }
 
-    fn send(&mut self, op: OpId, operation: impl Future<Output = Result<Reply, StoreError>> + Send + 'static) {
+    fn send(
+        &mut self,
+        op: OpId,
+        operation: impl Future<Output = Result<Reply, StoreError>> + Send + 'static,
+    ) {
         let patience = self.patience;
         let answer = async move {
             let error = match tokio::time::timeout(patience, operation).await {

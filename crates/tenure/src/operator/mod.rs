@@ -55,7 +55,9 @@ impl Operator {
     pub async fn history(&self, role: Option<&Name>) -> Result<BTreeMap<Name, History>, Error> {
         let Some(epoch) = epoch(&self.store, &self.namespace).await? else { return Ok(BTreeMap::new()) };
         let query = match role {
-            Some(role) => Query { keys: vec![Key::Named(epoch, Kind::History, role.clone())], kinds: Vec::new() },
+            Some(role) => {
+                Query { keys: vec![Key::Named(epoch, Kind::History, role.clone())], kinds: Vec::new() }
+            }
             None => Query { keys: Vec::new(), kinds: vec![(epoch, Kind::History)] },
         };
         let found = self.store.read(&self.namespace, &query).await?;
@@ -68,9 +70,10 @@ impl Operator {
 
     /// Comes whenever something may have changed, and at least this often.
     pub fn changes(&self, at_least: Duration) -> BoxStream<'static, ()> {
-        let signals = self.store.watch(&self.namespace).filter_map(|signal| async move {
-            (!matches!(signal, Signal::Witnessed(_))).then_some(())
-        });
+        let signals = self
+            .store
+            .watch(&self.namespace)
+            .filter_map(|signal| async move { (!matches!(signal, Signal::Witnessed(_))).then_some(()) });
         let ticks = futures_util::stream::unfold((), move |()| async move {
             tokio::time::sleep(at_least).await;
             Some(((), ()))

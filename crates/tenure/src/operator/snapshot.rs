@@ -155,14 +155,19 @@ async fn pulses(
     let now = wall();
     let mut pulses: BTreeMap<SessionId, Pulse> =
         sessions.iter().map(|(id, session)| (*id, first_pulse(session, now))).collect();
-    let doubtful: Vec<(SessionId, &Session)> =
-        sessions.iter().filter(|(id, _)| pulses[id].state == NodeState::Silent).map(|(id, s)| (*id, s)).collect();
+    let doubtful: Vec<(SessionId, &Session)> = sessions
+        .iter()
+        .filter(|(id, _)| pulses[id].state == NodeState::Silent)
+        .map(|(id, s)| (*id, s))
+        .collect();
     // A leader beats five times in a ttl, or more often.
     let Some(wait) = doubtful.iter().map(|(_, session)| session.ttl / 4).max() else { return Ok(pulses) };
     tokio::time::sleep(wait.min(Duration::from_secs(5))).await;
     let keys = doubtful.iter().map(|(id, _)| Key::Session(epoch, *id)).collect();
     for entry in store.read(namespace, &Query { keys, kinds: Vec::new() }).await? {
-        let (Key::Session(_, id), Ok(session)) = (&entry.key, entry.value.parse::<Session>()) else { continue };
+        let (Key::Session(_, id), Ok(session)) = (&entry.key, entry.value.parse::<Session>()) else {
+            continue;
+        };
         if session.beat > sessions[id].beat {
             pulses.insert(*id, Pulse { state: NodeState::Live, ago: Duration::ZERO, ttl: session.ttl });
         }
@@ -225,8 +230,10 @@ impl Registers {
             (None, _) if control.pause.is_some() => RoleState::Paused,
             (None, _) => RoleState::Vacant,
         };
-        let standing = live.iter().filter(|(node, _)| self.node_controls.get(node).is_none_or(|c| c.drain.is_none()));
-        let standing = standing.filter_map(|(node, record)| Some(((*node).clone(), *record.candidacies.get(name)?)));
+        let standing =
+            live.iter().filter(|(node, _)| self.node_controls.get(node).is_none_or(|c| c.drain.is_none()));
+        let standing =
+            standing.filter_map(|(node, record)| Some(((*node).clone(), *record.candidacies.get(name)?)));
         let candidates = tenure_core::engine::in_order(name, record, standing);
         RoleReport {
             role: name.clone(),
@@ -235,8 +242,13 @@ impl Registers {
             since: record.map(|record| record.since),
             state,
             last_beat_ms_ago: leader.and(pulse).map(|pulse| millis(pulse.ago)),
-            address: leader.and_then(|holder| self.nodes.get(&holder.node)).and_then(|node| node.address.clone()),
-            candidates: candidates.into_iter().filter(|node| leader.is_none_or(|l| l.node != *node)).collect(),
+            address: leader
+                .and_then(|holder| self.nodes.get(&holder.node))
+                .and_then(|node| node.address.clone()),
+            candidates: candidates
+                .into_iter()
+                .filter(|node| leader.is_none_or(|l| l.node != *node))
+                .collect(),
             paused: control.pause,
             pinned: control.pin.map(|pin| pin.node),
             transfer: control.request.and_then(|request| request.to),
@@ -257,7 +269,11 @@ impl Registers {
                 node: name.clone(),
                 session: node.session,
                 state,
-                roles: if state.is_over() { Vec::new() } else { led.remove(&node.session).unwrap_or_default() },
+                roles: if state.is_over() {
+                    Vec::new()
+                } else {
+                    led.remove(&node.session).unwrap_or_default()
+                },
                 candidacies: node.candidacies.clone(),
                 labels: node.labels.clone(),
                 address: node.address.clone(),
