@@ -1,0 +1,116 @@
+//! Every descendant of this process, found under `/proc`: also those that left their group or session.
+//!
+//! It relies on the process being a child subreaper: a descendant whose parent dies becomes its child, so that
+//! nothing can leave the tree, and a process without children has no living descendants.
+
+use std::collections::BTreeSet;
+use std::fs;
+
+use rustix::io::Errno;
+use rustix::process::{
+    Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, getpid, pidfd_open, pidfd_send_signal, waitid,
+};
+
+/// Sends `signal` to every living descendant of this process except those in `spare` and below them.
+///
+/// A pid read from `/proc` may by now belong to a stranger: the descriptor is opened first, and then the parent
+/// is looked at again.
+pub(super) fn signal_all(signal: Signal, spare: &BTreeSet<i32>) {
+    let family = descendants(spare);
+    let root = getpid().as_raw_pid();
+    for pid in &family {
+        let Some(target) = Pid::from_raw(*pid) else { continue };
+        let Ok(handle) = pidfd_open(target, PidfdFlags::empty()) else { continue };
+        if parent(*pid).is_some_and(|parent| parent == root || family.contains(&parent)) {
+            // A failure means that it is gone, or not ours to kill; the caller looks again either way.
+            let _ = pidfd_send_signal(&handle, signal);
+        }
+    }
+}
+
+/// Kills and reaps every descendant except `spare`, and returns when there is none left.
+///
+/// For a process with other children than the tree, which therefore must not wait for just any child.
+pub(super) fn exterminate(spare: &BTreeSet<i32>) {
+    loop {
+        let children: Vec<i32> =
+            children(getpid().as_raw_pid()).into_iter().filter(|child| !spare.contains(child)).collect();
+        if children.is_empty() {
+            return;
+        }
+        signal_all(Signal::KILL, spare);
+        for child in children {
+            reap_one(child);
+        }
+    }
+}
+
+/// The children of this process now.
+pub(super) fn own_children() -> BTreeSet<i32> {
+    children(getpid().as_raw_pid()).into_iter().collect()
+}
+
+fn reap_one(child: i32) {
+    let Some(pid) = Pid::from_raw(child) else { return };
+    while matches!(waitid(WaitId::Pid(pid), WaitIdOptions::EXITED), Err(Errno::INTR)) {}
+}
+
+fn descendants(spare: &BTreeSet<i32>) -> BTreeSet<i32> {
+    let mut found = BTreeSet::new();
+    let mut next = vec![getpid().as_raw_pid()];
+    while let Some(pid) = next.pop() {
+        for child in children(pid) {
+            if !spare.contains(&child) && found.insert(child) {
+                next.push(child);
+            }
+        }
+    }
+    found
+}
+
+/// The children of `pid`, living or not yet reaped. Most kernels list them; on the others every process is asked
+/// for its parent.
+fn children(pid: i32) -> Vec<i32> {
+    let Ok(tasks) = fs::read_dir(format!("/proc/{pid}/task")) else { return Vec::new() };
+    let mut found = Vec::new();
+    for task in tasks.flatten() {
+        match fs::read_to_string(task.path().join("children")) {
+            Ok(list) => found.extend(list.split_ascii_whitespace().filter_map(|pid| pid.parse::<i32>().ok())),
+            Err(_) if task.path().exists() => return children_by_scan(pid),
+            Err(_) => {}
+        }
+    }
+    found
+}
+
+fn children_by_scan(pid: i32) -> Vec<i32> {
+    let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
+    let pids = entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
+    pids.filter(|candidate| parent(*candidate) == Some(pid)).collect()
+}
+
+/// The parent of a process; the name in parentheses may contain anything, so the fields count from its end.
+fn parent(pid: i32) -> Option<i32> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let (_, fields) = stat.rsplit_once(')')?;
+    fields.split_ascii_whitespace().nth(1)?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+
+    use super::*;
+
+    #[test]
+    fn the_list_and_the_scan_agree_on_a_child() {
+        let mut child = Command::new("sleep").arg("60").spawn().unwrap();
+        let pid = i32::try_from(child.id()).unwrap();
+        assert!(own_children().contains(&pid));
+        assert!(children_by_scan(getpid().as_raw_pid()).contains(&pid));
+        assert_eq!(parent(pid), Some(getpid().as_raw_pid()));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(!own_children().contains(&pid));
+    }
+}
