@@ -209,8 +209,11 @@ impl Keeper {
                     let _ = reply.send(Ok(()));
                 }
             }
-            Report::Pong { ping } if ping == self.pings => self.answer_by = None,
-            Report::Pong { .. } => {}
+            // An answer to an earlier question shows that it is alive, and that another answer is to come.
+            Report::Pong { ping } => {
+                let more = (ping < self.pings).then(|| after(lease_now(), patience(&self.options)));
+                self.answer_by = more;
+            }
             Report::Started { job, pid } => {
                 if let Some(reply) = self.job.as_mut().and_then(|job| job.started.take()) {
                     let _ = reply.send(Ok((job, pid)));

@@ -33,8 +33,14 @@ pub(super) fn signal_all(signal: Signal, spare: &BTreeSet<i32>) {
 /// For a process with other children than the tree, which therefore must not wait for just any child.
 pub(super) fn exterminate(spare: &BTreeSet<i32>) {
     loop {
-        let children: Vec<i32> =
-            children(getpid().as_raw_pid()).into_iter().filter(|child| !spare.contains(child)).collect();
+        // The kernel's list may leave out a child while another goes; that there is none is believed of the scan only.
+        let me = getpid().as_raw_pid();
+        let mut children = children(me);
+        children.retain(|child| !spare.contains(child));
+        if children.is_empty() {
+            children = children_by_scan(me);
+            children.retain(|child| !spare.contains(child));
+        }
         if children.is_empty() {
             return;
         }

@@ -1,0 +1,107 @@
+//! The elector is killed or frozen: the watchdog acts on its own.
+
+use rustix::process::Signal;
+
+use crate::elector::{Answer, Ask};
+use crate::support::{HEART, Stage, eventually, freeze, gone, lock_is_free, signal, take_lock};
+
+/// Two hearts: one in the group, one that left group, session and parent.
+const ESCAPED: &str = "setsid sh -c '(TENURE_TEST_ACTOR=heart \"$ACTOR\" --exact actor --nocapture &)' & ";
+
+/// Kills the elector under a child and checks that the lock fell only after the last beat, with nobody left.
+fn killed_elector(script: &str, hearts: usize) {
+    let mut stage = Stage::new(1_000, 200);
+    let lock = stage.lock();
+    stage.start(script, 600_000);
+    let pids = stage.hearts(hearts);
+    stage.kill_elector();
+    let taken = take_lock(&lock);
+    assert!(pids.iter().all(|pid| gone(*pid)), "a heart outlived the lock");
+    assert!(stage.beats().iter().all(|(_, time)| *time < taken));
+    eventually("the watchdog left", || gone(stage.watchdog));
+}
+
+#[test]
+fn a_killed_elector_takes_its_child_along() {
+    killed_elector(HEART, 1);
+}
+
+#[test]
+fn a_killed_elector_takes_a_child_along_that_ignores_term() {
+    killed_elector(&format!("trap '' TERM HUP INT; {HEART}"), 1);
+}
+
+#[test]
+fn a_killed_elector_takes_a_daemon_of_its_child_along() {
+    killed_elector(&format!("{ESCAPED}{HEART}"), 2);
+}
+
+#[test]
+fn a_killed_elector_takes_a_stopped_child_along() {
+    let mut stage = Stage::new(1_000, 200);
+    let (pid, _) = stage.start(HEART, 600_000);
+    stage.hearts(1);
+    freeze(pid);
+    stage.kill_elector();
+    eventually("the child is gone", || gone(pid));
+}
+
+#[test]
+fn a_killed_elector_wakes_a_frozen_watchdog() {
+    let mut stage = Stage::new(1_000, 200);
+    let lock = stage.lock();
+    let (pid, _) = stage.start(HEART, 600_000);
+    freeze(stage.watchdog);
+    stage.kill_elector();
+    take_lock(&lock);
+    assert!(gone(pid));
+}
+
+#[test]
+fn a_killed_elector_without_a_child_leaves_nothing() {
+    let mut stage = Stage::new(1_000, 200);
+    stage.kill_elector();
+    eventually("the watchdog left", || gone(stage.watchdog));
+}
+
+/// Freezes the elector and checks that the child and all of its own ended before the deadline.
+fn frozen_elector(script: &str, hearts: usize) {
+    let mut stage = Stage::new(1_000, 500);
+    let lock = stage.lock();
+    let (pid, deadline) = stage.start(script, 5_000);
+    let mut pids = stage.hearts(hearts);
+    pids.push(pid);
+    freeze(stage.elector_pid());
+    eventually("all are gone", || pids.iter().all(|pid| gone(*pid)));
+    assert!(stage.beats().iter().all(|(_, time)| *time < deadline), "a beat after the deadline");
+    assert!(!lock_is_free(&lock), "the frozen elector still holds it");
+    signal(stage.elector_pid(), Signal::CONT);
+    let Answer::Ended { exit, .. } = stage.ask(&Ask::Wait) else { panic!("the child ended") };
+    assert!(exit.shell_code().is_some(), "the watchdog was never lost: {exit:?}");
+}
+
+#[test]
+fn a_frozen_elector_has_no_child_at_the_deadline() {
+    frozen_elector(HEART, 1);
+}
+
+#[test]
+fn a_frozen_elector_has_no_stubborn_child_at_the_deadline() {
+    frozen_elector(&format!("trap '' TERM; {HEART}"), 1);
+}
+
+#[test]
+fn a_frozen_elector_has_no_daemon_of_its_child_at_the_deadline() {
+    frozen_elector(&format!("{ESCAPED}trap '' TERM; {HEART}"), 2);
+}
+
+#[test]
+fn a_child_dies_with_the_watchdog_even_if_the_elector_is_frozen() {
+    let mut stage = Stage::new(1_000, 200);
+    let (pid, _) = stage.start(HEART, 600_000);
+    stage.hearts(1);
+    freeze(stage.elector_pid());
+    signal(stage.watchdog, Signal::KILL);
+    // Dead, though only the frozen elector could reap it.
+    eventually("the child is dead", || matches!(crate::support::state(pid), None | Some('Z')));
+}
