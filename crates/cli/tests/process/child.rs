@@ -88,6 +88,18 @@ fn renewals_carry_a_child_past_its_first_deadline() {
 }
 
 #[test]
+fn a_renewal_that_comes_after_the_time_to_stop_saves_nobody() {
+    let mut stage = Stage::new(3_000, 1_000);
+    let script = "trap 'echo told > \"$DIR/told\"' TERM; while :; do sleep 0.01; done";
+    let (_, deadline) = stage.start(script, 5_000);
+    stage.written("told");
+    stage.ask(&Ask::Renew { ttl_ms: LONG });
+    let Answer::Ended { exit, killed, .. } = stage.ask(&Ask::Wait) else { panic!("it ended") };
+    assert!(killed && exit == Exit::Signal(9), "{exit:?}");
+    assert!(lease_now() < deadline);
+}
+
+#[test]
 fn a_child_that_is_told_to_stop_may_finish() {
     let mut stage = Stage::new(1_000, 200);
     let script = "trap 'echo finished > \"$DIR/said\"; exit 9' TERM; echo up > \"$DIR/up\"; \

@@ -3,10 +3,9 @@
 use rustix::process::Signal;
 
 use crate::elector::{Answer, Ask};
-use crate::support::{HEART, Stage, eventually, freeze, gone, lock_is_free, signal, take_lock};
-
-/// Two hearts: one in the group, one that left group, session and parent.
-const ESCAPED: &str = "setsid sh -c '(TENURE_TEST_ACTOR=heart \"$ACTOR\" --exact actor --nocapture &)' & ";
+use crate::support::{
+    DAEMON, HEART, Stage, Successor, eventually, freeze, gone, lock_is_free, signal, state,
+};
 
 /// Kills the elector under a child and checks that the lock fell only after the last beat, with nobody left.
 fn killed_elector(script: &str, hearts: usize) {
@@ -14,10 +13,11 @@ fn killed_elector(script: &str, hearts: usize) {
     let lock = stage.lock();
     stage.start(script, 600_000);
     let pids = stage.hearts(hearts);
+    let successor = Successor::wait_for(&lock, &pids);
     stage.kill_elector();
-    let taken = take_lock(&lock);
-    assert!(pids.iter().all(|pid| gone(*pid)), "a heart outlived the lock");
-    assert!(stage.beats().iter().all(|(_, time)| *time < taken));
+    let (granted, alive) = successor.granted();
+    assert!(alive.is_empty(), "a heart outlived the lock: {alive:?}");
+    assert!(stage.beats().iter().all(|(_, time)| *time < granted));
     eventually("the watchdog left", || gone(stage.watchdog));
 }
 
@@ -33,7 +33,7 @@ fn a_killed_elector_takes_a_child_along_that_ignores_term() {
 
 #[test]
 fn a_killed_elector_takes_a_daemon_of_its_child_along() {
-    killed_elector(&format!("{ESCAPED}{HEART}"), 2);
+    killed_elector(&format!("{DAEMON}{HEART}"), 2);
 }
 
 #[test]
@@ -52,9 +52,9 @@ fn a_killed_elector_wakes_a_frozen_watchdog() {
     let lock = stage.lock();
     let (pid, _) = stage.start(HEART, 600_000);
     freeze(stage.watchdog);
+    let successor = Successor::wait_for(&lock, &[pid]);
     stage.kill_elector();
-    take_lock(&lock);
-    assert!(gone(pid));
+    assert!(successor.granted().1.is_empty(), "the child outlived the lock");
 }
 
 #[test]
@@ -92,7 +92,7 @@ fn a_frozen_elector_has_no_stubborn_child_at_the_deadline() {
 
 #[test]
 fn a_frozen_elector_has_no_daemon_of_its_child_at_the_deadline() {
-    frozen_elector(&format!("{ESCAPED}trap '' TERM; {HEART}"), 2);
+    frozen_elector(&format!("{DAEMON}trap '' TERM; {HEART}"), 2);
 }
 
 #[test]
@@ -103,5 +103,5 @@ fn a_child_dies_with_the_watchdog_even_if_the_elector_is_frozen() {
     freeze(stage.elector_pid());
     signal(stage.watchdog, Signal::KILL);
     // Dead, though only the frozen elector could reap it.
-    eventually("the child is dead", || matches!(crate::support::state(pid), None | Some('Z')));
+    eventually("the child is dead", || matches!(state(pid), None | Some('Z')));
 }

@@ -5,6 +5,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
 use rustix::fs::{FlockOperation, flock};
@@ -31,6 +32,10 @@ pub(crate) fn beat_for_ever() {
 
 /// What a shell runs to become a heart.
 pub(crate) const HEART: &str = "TENURE_TEST_ACTOR=heart exec \"$ACTOR\" --exact actor --nocapture";
+
+/// What a shell runs to leave a heart behind that left group, session and parent.
+pub(crate) const DAEMON: &str =
+    "setsid sh -c '(TENURE_TEST_ACTOR=heart \"$ACTOR\" --exact actor --nocapture &)' & ";
 
 /// An elector with a guard, a directory, and the socket to speak to it.
 pub(crate) struct Stage {
@@ -211,11 +216,27 @@ pub(crate) fn freeze(pid: i32) {
     eventually("frozen", || state(pid) == Some('T'));
 }
 
-/// Takes the lock as a successor would, as soon as it can be had; returns when, on the lease clock.
-pub(crate) fn take_lock(path: &Path) -> u64 {
-    let file = File::open(path).unwrap();
-    eventually("the lock is free", || flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok());
-    lease_now()
+/// A successor that already waits for the lock when the harm is done, so that not even a moment goes unnoticed.
+pub(crate) struct Successor(Receiver<(u64, Vec<i32>)>);
+
+impl Successor {
+    /// Waits for the lock; which of `pids` exist is looked at the moment it is granted.
+    pub(crate) fn wait_for(lock: &Path, pids: &[i32]) -> Self {
+        let (file, pids) = (File::open(lock).unwrap(), pids.to_vec());
+        let (sender, receiver) = channel();
+        std::thread::spawn(move || {
+            flock(&file, FlockOperation::LockExclusive).unwrap();
+            let granted = lease_now();
+            // The test may have given up waiting.
+            let _ = sender.send((granted, pids.into_iter().filter(|pid| !gone(*pid)).collect()));
+        });
+        Self(receiver)
+    }
+
+    /// When the lock was granted, on the lease clock, and who still lived.
+    pub(crate) fn granted(self) -> (u64, Vec<i32>) {
+        self.0.recv_timeout(PATIENCE).expect("the lock never fell")
+    }
 }
 
 pub(crate) fn lock_is_free(path: &Path) -> bool {

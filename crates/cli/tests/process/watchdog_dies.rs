@@ -4,9 +4,7 @@ use rustix::process::Signal;
 use tenure_cli::process::Exit;
 
 use crate::elector::{Answer, Ask};
-use crate::support::{HEART, Stage, ended, eventually, freeze, gone, signal};
-
-const DAEMON: &str = "setsid sh -c '(TENURE_TEST_ACTOR=heart \"$ACTOR\" --exact actor --nocapture &)' & ";
+use crate::support::{DAEMON, HEART, Stage, ended, eventually, freeze, gone, signal};
 
 #[test]
 fn a_killed_watchdog_means_that_everything_is_killed() {
