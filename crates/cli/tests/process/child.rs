@@ -10,7 +10,7 @@ use tenure_cli::process::Exit;
 use tenure_cli::process::clock::lease_now;
 
 use crate::elector::{Answer, Ask};
-use crate::support::{HEART, Stage, ended, eventually, gone, lock_is_free, stat};
+use crate::support::{HEART, Stage, ended, eventually, freeze, gone, lock_is_free, stat};
 
 const LONG: u64 = 600_000;
 
@@ -108,6 +108,15 @@ fn a_child_that_is_told_to_stop_may_finish() {
     stage.written("up");
     assert_eq!(stage.ask(&Ask::Stop { grace_ms: LONG }), ended(Exit::Code(9), false, false));
     assert_eq!(stage.written("said"), "finished\n");
+}
+
+#[test]
+fn a_child_that_was_frozen_hears_that_it_is_to_stop() {
+    let mut stage = Stage::new(1_000, 200);
+    let (pid, _) = stage.start(HEART, LONG);
+    stage.hearts(1);
+    freeze(pid);
+    assert_eq!(stage.ask(&Ask::Stop { grace_ms: LONG }), ended(Exit::Signal(15), false, false));
 }
 
 #[test]

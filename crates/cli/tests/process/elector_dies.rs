@@ -1,6 +1,7 @@
 //! The elector is killed or frozen: the watchdog acts on its own.
 
 use rustix::process::Signal;
+use tenure_cli::process::Exit;
 
 use crate::elector::{Answer, Ask};
 use crate::support::{
@@ -46,15 +47,28 @@ fn a_killed_elector_takes_a_stopped_child_along() {
     eventually("the child is gone", || gone(pid));
 }
 
-#[test]
-fn a_killed_elector_wakes_a_frozen_watchdog() {
-    let mut stage = Stage::new(1_000, 200);
+/// Kills an elector whose watchdog is frozen, run by itself or inside another process.
+fn killed_elector_with_frozen_watchdog(actor: &str) {
+    let mut stage = Stage::with(1_000, 200, |command| {
+        command.env("TENURE_TEST_ACTOR", actor);
+    });
     let lock = stage.lock();
     let (pid, _) = stage.start(HEART, 600_000);
     freeze(stage.watchdog);
     let successor = Successor::wait_for(&lock, &[pid]);
-    stage.kill_elector();
+    signal(stage.elector_pid(), Signal::KILL);
     assert!(successor.granted().1.is_empty(), "the child outlived the lock");
+}
+
+#[test]
+fn a_killed_elector_wakes_a_frozen_watchdog() {
+    killed_elector_with_frozen_watchdog("elector");
+}
+
+/// Here the kernel does not wake the watchdog by the rule for stopped orphaned groups: its new parent is in the same session.
+#[test]
+fn a_killed_elector_wakes_a_frozen_watchdog_that_is_no_orphan() {
+    killed_elector_with_frozen_watchdog("nurse");
 }
 
 #[test]
@@ -65,7 +79,7 @@ fn a_killed_elector_without_a_child_leaves_nothing() {
 }
 
 /// Freezes the elector and checks that the child and all of its own ended before the deadline.
-fn frozen_elector(script: &str, hearts: usize) {
+fn frozen_elector(script: &str, hearts: usize, expected: Signal) {
     let mut stage = Stage::new(1_000, 500);
     let lock = stage.lock();
     let (pid, deadline) = stage.start(script, 5_000);
@@ -77,22 +91,22 @@ fn frozen_elector(script: &str, hearts: usize) {
     assert!(!lock_is_free(&lock), "the frozen elector still holds it");
     signal(stage.elector_pid(), Signal::CONT);
     let Answer::Ended { exit, .. } = stage.ask(&Ask::Wait) else { panic!("the child ended") };
-    assert!(exit.shell_code().is_some(), "the watchdog was never lost: {exit:?}");
+    assert_eq!(exit, Exit::Signal(expected.as_raw()));
 }
 
 #[test]
 fn a_frozen_elector_has_no_child_at_the_deadline() {
-    frozen_elector(HEART, 1);
+    frozen_elector(HEART, 1, Signal::TERM);
 }
 
 #[test]
 fn a_frozen_elector_has_no_stubborn_child_at_the_deadline() {
-    frozen_elector(&format!("trap '' TERM; {HEART}"), 1);
+    frozen_elector(&format!("trap '' TERM; {HEART}"), 1, Signal::KILL);
 }
 
 #[test]
 fn a_frozen_elector_has_no_daemon_of_its_child_at_the_deadline() {
-    frozen_elector(&format!("{DAEMON}trap '' TERM; {HEART}"), 2);
+    frozen_elector(&format!("{DAEMON}{HEART}"), 2, Signal::TERM);
 }
 
 #[test]

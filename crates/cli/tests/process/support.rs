@@ -3,13 +3,15 @@
 use std::fs::{self, File, OpenOptions};
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
 use rustix::fs::{FlockOperation, flock};
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::io::Errno;
+use rustix::process::{Pid, Signal, WaitOptions, getpid, kill_process, set_child_subreaper, wait};
 use tempfile::TempDir;
 use tenure_cli::process::Exit;
 use tenure_cli::process::clock::lease_now;
@@ -30,12 +32,25 @@ pub(crate) fn beat_for_ever() {
     }
 }
 
+/// A process around an elector, in the same terminal session, that inherits the elector's orphans and reaps them.
+pub(crate) fn nurse() {
+    set_child_subreaper(Some(getpid())).unwrap();
+    let elector = Command::new(actor())
+        .args(["--exact", "actor", "--nocapture"])
+        .env("TENURE_TEST_ACTOR", "elector")
+        .process_group(0)
+        .spawn();
+    drop(elector.unwrap());
+    while !matches!(wait(WaitOptions::empty()), Err(Errno::CHILD)) {}
+    std::process::exit(0);
+}
+
 /// What a shell runs to become a heart.
 pub(crate) const HEART: &str = "TENURE_TEST_ACTOR=heart exec \"$ACTOR\" --exact actor --nocapture";
 
-/// What a shell runs to leave a heart behind that left group, session and parent.
-pub(crate) const DAEMON: &str =
-    "setsid sh -c '(TENURE_TEST_ACTOR=heart \"$ACTOR\" --exact actor --nocapture &)' & ";
+/// What a shell runs to leave a heart behind that left group, session and parent, and ignores SIGTERM.
+pub(crate) const DAEMON: &str = "setsid sh -c 'trap \"\" TERM; \
+    (TENURE_TEST_ACTOR=heart \"$ACTOR\" --exact actor --nocapture &)' & ";
 
 /// An elector with a guard, a directory, and the socket to speak to it.
 pub(crate) struct Stage {
@@ -55,6 +70,7 @@ impl Stage {
     pub(crate) fn with(stop_grace_ms: u64, kill_slack_ms: u64, adjust: impl FnOnce(&mut Command)) -> Self {
         let mut command = Command::new(actor());
         command.args(["--exact", "actor", "--nocapture"]).stdin(Stdio::null()).stdout(Stdio::null());
+        command.env("TENURE_TEST_ACTOR", "elector");
         adjust(&mut command);
         Self::run(stop_grace_ms, kill_slack_ms, command)
     }
@@ -64,7 +80,7 @@ impl Stage {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("socket");
         let listener = UnixListener::bind(&path).unwrap();
-        command.env("TENURE_TEST_ACTOR", "elector").env("TENURE_TEST_SOCKET", &path);
+        command.env("TENURE_TEST_SOCKET", &path);
         let elector = command.spawn().unwrap();
         let socket = BufReader::new(listener.accept().unwrap().0);
         let mut stage = Self { dir, elector, socket, watchdog: 0 };
@@ -158,8 +174,9 @@ impl Stage {
         text
     }
 
+    /// The elector is what the watchdog is a child of; what the test started may be a process around it.
     pub(crate) fn elector_pid(&self) -> i32 {
-        i32::try_from(self.elector.id()).unwrap()
+        stat(self.watchdog, 4).unwrap().parse().unwrap()
     }
 
     pub(crate) fn kill_elector(&mut self) {

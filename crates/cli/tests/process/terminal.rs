@@ -22,10 +22,14 @@ impl Typist {
         command
             .args(["-qec", "exec \"$ACTOR\" --exact actor --nocapture", "/dev/null"])
             .env("ACTOR", actor());
-        command.env("SHELL", "/bin/sh").stdin(Stdio::piped()).stdout(Stdio::null());
+        command
+            .env("TENURE_TEST_ACTOR", "elector")
+            .env("SHELL", "/bin/sh")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null());
         let mut stage = Stage::run(1_000, 200, command);
         let keys = stage.elector.stdin.take().unwrap();
-        let elector = stat(stage.watchdog, 4).unwrap().parse().unwrap();
+        let elector = stage.elector_pid();
         Self { stage, keys, elector }
     }
 
