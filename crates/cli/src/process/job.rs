@@ -1,6 +1,5 @@
 //! One child and everything it starts, as the watchdog sees it: from its start until nothing of it is left.
 
-use std::collections::BTreeSet;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
@@ -13,8 +12,9 @@ use rustix::process::{
 
 use super::clock::{after, before};
 use super::spawn::spawn;
+use super::terminal;
+use super::tree::{self, Except};
 use super::wire::{Exit, Report, Start};
-use super::{terminal, tree};
 
 /// What is left behind by a child that ended on its own has this long to end too, or `stop_grace` if that is less.
 const LEFTOVER_GRACE: Duration = Duration::from_millis(500);
@@ -118,8 +118,7 @@ impl Job {
         }
         if self.exit.is_some() && !self.leftovers {
             self.leftovers = true;
-            tree::signal_all(Signal::TERM, &BTreeSet::new());
-            tree::signal_all(Signal::CONT, &BTreeSet::new());
+            self.end_leftovers();
             self.stop(after(now, LEFTOVER_GRACE.min(margins.stop_grace)));
         }
         if now >= before(self.deadline, margins.stop_grace) {
@@ -128,9 +127,17 @@ impl Job {
         }
         if self.phase == Phase::Killing || now >= self.due(margins) {
             self.kill();
-            tree::signal_all(Signal::KILL, &BTreeSet::new());
+            tree::signal_all(Signal::KILL, &Except::default());
         }
         None
+    }
+
+    /// Tells what the child left behind to end too; the members of its group may have been told already, and to many programs a second SIGTERM means "at once".
+    fn end_leftovers(&self) {
+        let told = (self.phase != Phase::Running).then_some(self.leader);
+        let except = Except { group: told, ..Except::default() };
+        tree::signal_all(Signal::TERM, &except);
+        tree::signal_all(Signal::CONT, &except);
     }
 
     /// Reaps whatever has ended, the child and orphans of its descendants alike; true if nothing is left.

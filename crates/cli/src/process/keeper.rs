@@ -309,7 +309,7 @@ impl Keeper {
         // Not reaped yet, so the pid is still its own.
         let _ = watchdog.kill();
         let _ = watchdog.wait();
-        tree::exterminate(&spare);
+        tree::exterminate(spare);
         if let Some(job) = job {
             let _ = job.ended.send(Ended::LOST);
         }

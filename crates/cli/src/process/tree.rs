@@ -11,40 +11,52 @@ use rustix::process::{
     Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, getpid, pidfd_open, pidfd_send_signal, waitid,
 };
 
-/// Sends `signal` to every living descendant of this process except those in `spare` and below them.
+/// Whom a signal is not for.
+#[derive(Debug, Default)]
+pub(super) struct Except {
+    /// These children and everything below them.
+    pub(super) spare: BTreeSet<i32>,
+    /// The members of this group.
+    pub(super) group: Option<Pid>,
+}
+
+/// Sends `signal` to every living descendant of this process, with exceptions.
 ///
 /// A pid read from `/proc` may by now belong to a stranger: the descriptor is opened first, and then the parent
 /// is looked at again.
-pub(super) fn signal_all(signal: Signal, spare: &BTreeSet<i32>) {
-    let family = descendants(spare);
+pub(super) fn signal_all(signal: Signal, except: &Except) {
+    let family = descendants(&except.spare);
+    let excepted = except.group.map(Pid::as_raw_pid);
     let root = getpid().as_raw_pid();
     for pid in &family {
         let Some(target) = Pid::from_raw(*pid) else { continue };
         let Ok(handle) = pidfd_open(target, PidfdFlags::empty()) else { continue };
-        if parent(*pid).is_some_and(|parent| parent == root || family.contains(&parent)) {
+        let Some((parent, group)) = parent_and_group(*pid) else { continue };
+        if (parent == root || family.contains(&parent)) && Some(group) != excepted {
             // A failure means that it is gone, or not ours to kill; the caller looks again either way.
             let _ = pidfd_send_signal(&handle, signal);
         }
     }
 }
 
-/// Kills and reaps every descendant except `spare`, and returns when there is none left.
+/// Kills and reaps every descendant except those below `spare`, and returns when there is none left.
 ///
 /// For a process with other children than the tree, which therefore must not wait for just any child.
-pub(super) fn exterminate(spare: &BTreeSet<i32>) {
+pub(super) fn exterminate(spare: BTreeSet<i32>) {
+    let except = Except { spare, group: None };
     loop {
         // The kernel's list may leave out a child while another goes; that there is none is believed of the scan only.
         let me = getpid().as_raw_pid();
         let mut children = children(me);
-        children.retain(|child| !spare.contains(child));
+        children.retain(|child| !except.spare.contains(child));
         if children.is_empty() {
             children = children_by_scan(me);
-            children.retain(|child| !spare.contains(child));
+            children.retain(|child| !except.spare.contains(child));
         }
         if children.is_empty() {
             return;
         }
-        signal_all(Signal::KILL, spare);
+        signal_all(Signal::KILL, &except);
         for child in children {
             reap_one(child);
         }
@@ -95,11 +107,16 @@ fn children_by_scan(pid: i32) -> Vec<i32> {
     pids.filter(|candidate| parent(*candidate) == Some(pid)).collect()
 }
 
-/// The parent of a process; the name in parentheses may contain anything, so the fields count from its end.
 fn parent(pid: i32) -> Option<i32> {
+    Some(parent_and_group(pid)?.0)
+}
+
+/// Of a process; its name in parentheses may contain anything, so that the fields count from its end.
+fn parent_and_group(pid: i32) -> Option<(i32, i32)> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     let (_, fields) = stat.rsplit_once(')')?;
-    fields.split_ascii_whitespace().nth(1)?.parse().ok()
+    let mut fields = fields.split_ascii_whitespace().skip(1);
+    Some((fields.next()?.parse().ok()?, fields.next()?.parse().ok()?))
 }
 
 #[cfg(test)]

@@ -110,6 +110,20 @@ fn a_child_that_is_told_to_stop_may_finish() {
     assert_eq!(stage.written("said"), "finished\n");
 }
 
+/// A second SIGTERM means "at once" to many programs.
+#[test]
+fn what_is_left_of_a_group_that_was_told_to_stop_is_not_told_twice() {
+    let mut stage = Stage::new(1_000, 200);
+    let inner = "trap 'echo told >> \"$DIR/told\"' TERM; echo up > \"$DIR/up\"; n=0; \
+                 while [ $n -lt 30 ]; do sleep 0.01; [ -s \"$DIR/told\" ] && n=$((n+1)); done";
+    let outer = "trap 'until [ -s \"$DIR/told\" ]; do sleep 0.01; done; exit 0' TERM; \
+                 while :; do sleep 0.01; done";
+    stage.start(&format!("({inner}) & {outer}"), LONG);
+    stage.written("up");
+    assert_eq!(stage.ask(&Ask::Stop { grace_ms: LONG }), ended(Exit::Code(0), true, false));
+    assert_eq!(stage.written("told"), "told\n");
+}
+
 #[test]
 fn a_child_that_was_frozen_hears_that_it_is_to_stop() {
     let mut stage = Stage::new(1_000, 200);
@@ -145,9 +159,11 @@ fn kill_and_drop_leave_nothing() {
 #[test]
 fn signals_reach_the_whole_group() {
     let mut stage = Stage::new(1_000, 200);
+    // The leader waits for the other: what is left when it ends is told to end too.
     let listen = |name: &str| {
         format!(
-            "trap 'echo heard > \"$DIR/{name}\"; exit 0' USR1; echo up > \"$DIR/{name}-up\"; while :; do sleep 0.01; done"
+            "trap 'wait; echo heard > \"$DIR/{name}\"; exit 0' USR1; echo up > \"$DIR/{name}-up\"; \
+             while :; do sleep 0.01; done"
         )
     };
     stage.start(&format!("({}) & {}", listen("inner"), listen("outer")), LONG);
