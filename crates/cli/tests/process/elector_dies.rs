@@ -37,6 +37,28 @@ fn a_killed_elector_takes_a_daemon_of_its_child_along() {
     killed_elector(&format!("{DAEMON}{HEART}"), 2);
 }
 
+/// A process that is never the same for longer than a moment: each one starts the next, in a new session, and ends.
+#[test]
+fn a_killed_elector_takes_a_hopping_daemon_along() {
+    let mut stage = Stage::new(1_000, 200);
+    let lock = stage.lock();
+    let hop = stage.dir.path().join("hop");
+    std::fs::write(&hop, "echo hop >> \"$DIR/hops\"\nsetsid sh \"$DIR/hop\" &\n").unwrap();
+    stage.start("sh \"$DIR/hop\"; exec sleep 1000", 600_000);
+    eventually("it hops", || stage.written("hops").lines().count() > 20);
+    let successor = Successor::wait_for(&lock, &[]);
+    stage.kill_elector();
+    successor.granted();
+    assert_eq!(running(hop.to_str().unwrap()), Vec::<String>::new());
+}
+
+/// The command lines of living processes that contain `text`.
+fn running(text: &str) -> Vec<String> {
+    let read = |entry: std::fs::DirEntry| std::fs::read_to_string(entry.path().join("cmdline")).ok();
+    let lines = std::fs::read_dir("/proc").unwrap().flatten().filter_map(read);
+    lines.filter(|line| line.contains(text)).collect()
+}
+
 #[test]
 fn a_killed_elector_takes_a_stopped_child_along() {
     let mut stage = Stage::new(1_000, 200);
