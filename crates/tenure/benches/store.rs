@@ -4,8 +4,10 @@
 //! you want to know about, since `synchronous=FULL` waits for it.
 
 use std::fs::File;
+use std::io::{BufRead, BufReader};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
+use std::process::{Command, Stdio};
 use std::sync::mpsc;
 use std::time::Instant;
 
@@ -14,14 +16,21 @@ use hdrhistogram::Histogram;
 use rusqlite::{Connection, params};
 use rustix::fs::inotify;
 use tenure::clock::KernelEntropy;
-use tenure::store::{Epoch, Key, Kind, Name, Outcome, Signal, Sqlite, Store, Value, Version, Write};
+use tenure::store::{
+    Epoch, Key, Kind, Name, Outcome, SessionId, Signal, Sqlite, Store, Value, Version, Write,
+};
 use tenure_core::Entropy;
 
+const HOLD_FILE: &str = "TENURE_BENCH_HOLD_FILE";
+const HOLD_SESSION: &str = "TENURE_BENCH_HOLD_SESSION";
 const RECORD: &str =
     r#"{"node":"web-1","beat":1,"freed":0,"ttl":5000,"takeover":"strict","grace":2500,"state":"live"}"#;
 
 /// Without `--bench`, as under `cargo test`, it only shows that it runs.
 fn main() {
+    if let (Some(path), Ok(session)) = (std::env::var_os(HOLD_FILE), std::env::var(HOLD_SESSION)) {
+        return hold(Path::new(&path), &session);
+    }
     let rounds = if std::env::args().any(|argument| argument == "--bench") { 3000 } else { 3 };
     let dir = tempfile::tempdir().expect("a temporary directory");
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
@@ -34,11 +43,13 @@ fn main() {
     let raw = raw_signals(&dir.path().join("raw-signal.db"), rounds);
     let ours = runtime.block_on(signals(&dir.path().join("signal.db"), rounds));
     report("write begun -> another handle has it", &raw, &ours);
+    let (raw, ours) = runtime.block_on(deaths(&dir.path().join("deaths.db"), rounds.div_ceil(15)));
+    report("kill -9 -> known dead", &raw, &ours);
 }
 
 fn report(what: &str, raw: &Histogram<u64>, ours: &Histogram<u64>) {
     let ratio = |quantile| ours.value_at_quantile(quantile) as f64 / raw.value_at_quantile(quantile) as f64;
-    show(&format!("{what}, SQLite alone"), raw, "");
+    show(&format!("{what}, floor"), raw, "");
     show(&format!("{what}, tenure"), ours, &format!("  x{:.2} / x{:.2}", ratio(0.5), ratio(0.99)));
 }
 
@@ -167,4 +178,48 @@ async fn signals(path: &Path, rounds: u64) -> Histogram<u64> {
         written.expect("an answer");
     }
     times
+}
+
+/// As another process: attests for a session, says so, and waits to be killed.
+fn hold(path: &Path, session: &str) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    let store = Sqlite::open(path).expect("a store");
+    let space = Name::new("bench").expect("a name");
+    let witness = runtime.block_on(store.attest(&space, session.parse().expect("an id"))).expect("an answer");
+    println!("{}", witness.expect("a witness").id);
+    let _ = std::io::stdin().lines().next();
+}
+
+/// From killing a process to having the evidence; and, at the same death, to a thread that waited for the lock.
+async fn deaths(path: &Path, rounds: u64) -> (Histogram<u64>, Histogram<u64>) {
+    let (store, space) = (Sqlite::open(path).expect("a store"), Name::new("bench").expect("a name"));
+    let (mut raw, mut ours, mut watch) = (histogram(), histogram(), store.watch(&space));
+    for _ in 0..rounds {
+        let session = SessionId(KernelEntropy.nonce());
+        let mut child = Command::new(std::env::current_exe().expect("this program"))
+            .env(HOLD_FILE, path)
+            .env(HOLD_SESSION, session.to_string())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("another process");
+        let says = BufReader::new(child.stdout.take().expect("its words")).lines().next();
+        let witness = says.expect("a line").expect("a line");
+        let lock = path.with_extension("db-locks").join(format!("{session}.lock"));
+        let waiter = std::thread::spawn(move || {
+            let file = File::open(lock).expect("the lock");
+            rustix::fs::flock(&file, rustix::fs::FlockOperation::LockShared).expect("the lock");
+            Instant::now()
+        });
+        store.attend(&space, session, &witness);
+        tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+        let begun = Instant::now();
+        child.kill().expect("a death");
+        while !matches!(watch.next().await, Some(Signal::Witnessed(_))) {}
+        record(&mut ours, begun);
+        let granted = waiter.join().expect("the waiter came through") - begun;
+        raw.record(u64::try_from(granted.as_nanos()).unwrap_or(u64::MAX)).expect("in range");
+        child.wait().expect("an end");
+    }
+    (raw, ours)
 }
