@@ -219,8 +219,10 @@ impl Keeper {
                 self.answer_by = more;
             }
             Report::Started { job, pid } => {
-                if let Some(reply) = self.job.as_mut().and_then(|job| job.started.take()) {
-                    let _ = reply.send(Ok((job, pid)));
+                let reply = self.job.as_mut().and_then(|job| job.started.take());
+                // Whoever asked may have stopped waiting; then the child is nobody's.
+                if reply.is_some_and(|reply| reply.send(Ok((job, pid))).is_err()) {
+                    return self.link.send(&Order::Kill { job }, None);
                 }
             }
             Report::StartFailed { errno, message, .. } => self.start_failed(errno, message),
@@ -228,7 +230,7 @@ impl Keeper {
                 if let Some(job) = self.job.take() {
                     let _ = job.ended.send(Ended { exit, leftovers, killed });
                 }
-                if let Some(start) = self.queued.take() {
+                if let Some(start) = self.queued.take().filter(|_| self.closing.is_none()) {
                     return self.obey(start);
                 }
             }
@@ -252,10 +254,9 @@ impl Keeper {
                     None => self.link.send(&Order::Unlock, None),
                 }
             }
-            // The child before was dropped, which kills it, and is not quite gone yet.
             start @ Request::Start { .. } if self.job.as_ref().is_some_and(|job| job.ended.is_closed()) => {
                 self.queued = Some(start);
-                Ok(())
+                self.kill_abandoned()
             }
             Request::Start { command, deadline, reply, ended } => {
                 self.start(*command, deadline, reply, ended)
@@ -289,6 +290,12 @@ impl Keeper {
         self.link.send(&Order::Start(Box::new(start)), None)
     }
 
+    /// Nobody waits for the running child any more: it is killed, if that was not asked for already.
+    fn kill_abandoned(&self) -> io::Result<()> {
+        let Some(job) = &self.job else { return Ok(()) };
+        self.link.send(&Order::Kill { job: job.id }, None)
+    }
+
     /// Every renewal is also a question whether the watchdog is there. One that comes too late changes
     /// nothing.
     fn renew(&mut self, id: u64, deadline: u64) -> io::Result<()> {
@@ -306,9 +313,10 @@ impl Keeper {
     /// The first asker is told when all is over; the guard's own end asks again, for nobody.
     fn close(&mut self, reply: Reply<()>) -> io::Result<()> {
         self.closing.get_or_insert(reply);
-        let Some(job) = &self.job else { return Ok(()) };
-        self.answer_by = self.answer_by.or(Some(after(lease_now(), patience(&self.options))));
-        self.link.send(&Order::Kill { job: job.id }, None)
+        if self.job.is_some() {
+            self.answer_by = self.answer_by.or(Some(after(lease_now(), patience(&self.options))));
+        }
+        self.kill_abandoned()
     }
 
     /// Sees the watchdog and everything below it dead, and then tells whoever waits. A watchdog that is asked
