@@ -277,6 +277,9 @@ pub struct BenchArgs {
     /// With how many roles on one node
     #[arg(long, default_value_t = 10_000)]
     pub roles: u32,
+    /// Plays the node that is killed
+    #[arg(long, hide = true)]
+    pub victim: bool,
 }
 
 /// `tenure completions`

@@ -270,7 +270,8 @@ impl Engine {
         let standing = role.standing.as_ref().filter(|standing| standing.eligible)?;
         let record = role.view.record()?;
         let holder = record.holder.as_ref().filter(|holder| !self.is_over(holder.session))?;
-        if holder.node == self.config.node || !matches!(role.stage, Stage::Following) {
+        let idle = matches!(role.stage, Stage::Following) && !role.stands_back(self.now.time);
+        if holder.node == self.config.node || !idle {
             return None;
         }
         let theirs = self.nodes.get(&holder.node)?.priority(name)?;

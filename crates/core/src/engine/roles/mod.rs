@@ -141,6 +141,11 @@ enum Desire {
 }
 
 impl Role {
+    /// Whether it would not claim even if it could.
+    pub(in crate::engine) fn stands_back(&self, now: Time) -> bool {
+        now < self.not_before
+    }
+
     fn new(now: Time) -> Self {
         Self {
             standing: None,

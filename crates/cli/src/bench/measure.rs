@@ -1,0 +1,317 @@
+//! The measurements.
+
+use std::hint::black_box;
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use futures_util::StreamExt;
+use futures_util::future::join_all;
+use tenure::clock::{Clock, LeaseClock};
+use tenure::event::What;
+use tenure::store::{Epoch, Key, Kind, Signal, Value, Version, Write};
+use tenure::{Candidate, Name, Node};
+
+use super::figures::{Figures, Spread, show};
+use super::metered::{Meter, Metered};
+use super::{Bench, micros, progress};
+use crate::args::Common;
+use crate::exit::Exit;
+
+const TTL: Duration = Duration::from_secs(2);
+
+/// `check()` next to one read of the lease clock.
+pub(super) async fn check(bench: &Bench, figures: &mut Figures) -> Result<(), Exit> {
+    progress("check()");
+    const TIMES: u32 = 200_000;
+    let node = bench.node("bench-check", TTL).await?;
+    let candidate = node.candidate("check").await?;
+    let tenure = candidate.elected().await.ok_or_else(stopped)?;
+    let lead = tenure.lead();
+    let clock: Arc<dyn Clock> = Arc::new(LeaseClock::new());
+    let time = |mut act: Box<dyn FnMut() -> bool>| {
+        let started = Instant::now();
+        (0..TIMES).for_each(|_| _ = black_box(act()));
+        started.elapsed().as_nanos() as f64 / f64::from(TIMES)
+    };
+    // In turns, the best of each: whatever else the machine does hits both.
+    let (mut floor, mut value) = (f64::MAX, f64::MAX);
+    for _ in 0..5 {
+        let (clock, lead) = (clock.clone(), lead.clone());
+        floor = floor.min(time(Box::new(move || clock.now().0 > 0)));
+        value = value.min(time(Box::new(move || lead.check())));
+    }
+    figures.ratio(
+        "check()",
+        format!("{value:.0} ns"),
+        format!("clock read {floor:.0} ns"),
+        value / floor,
+        "≤ 1.5 ×",
+    );
+    drop(tenure);
+    node.stop().await;
+    Ok(())
+}
+
+/// From giving a role up to the successor's election, next to one notification and one write of the store.
+pub(super) async fn hand_over(bench: &Bench, figures: &mut Figures) -> Result<(), Exit> {
+    progress("clean hand-over");
+    let nodes = [bench.node("bench-one", TTL).await?, bench.node("bench-two", TTL).await?];
+    let candidates = [nodes[0].candidate("hand-over").await?, nodes[1].candidate("hand-over").await?];
+    let (mut tenure, mut leader) = elected(&candidates).await?;
+    // They must have seen each other beat to know their order.
+    tokio::time::sleep(2 * TTL).await;
+    let mut spread = Spread::new();
+    for _ in 0..bench.rounds {
+        let started = Instant::now();
+        drop(tenure);
+        (tenure, leader) = match candidates[1 - leader].elected().await {
+            Some(tenure) => (tenure, 1 - leader),
+            None => return Err(stopped()),
+        };
+        spread.add(micros(started.elapsed()));
+    }
+    drop(tenure);
+    let floor = floor(bench).await?;
+    figures.against("clean hand-over", &spread, &floor, "≤ 3 ×");
+    join_all(nodes.iter().map(Node::stop)).await;
+    Ok(())
+}
+
+async fn elected(candidates: &[Candidate; 2]) -> Result<(tenure::Tenure, usize), Exit> {
+    tokio::select! {
+        tenure = candidates[0].elected() => Ok((tenure.ok_or_else(stopped)?, 0)),
+        tenure = candidates[1].elected() => Ok((tenure.ok_or_else(stopped)?, 1)),
+    }
+}
+
+/// What the store itself needs for a hand-over: a write that rings, its signal elsewhere, and a write there.
+async fn floor(bench: &Bench) -> Result<Spread, Exit> {
+    let (one, two) = (bench.store()?, bench.store()?);
+    let mut signals = two.watch(&bench.namespace);
+    let name = Name::new("floor").map_err(tenure::Error::from)?;
+    let key = |kind| Key::Named(Epoch(1), kind, name.clone());
+    let (mut rung, mut answered) = (None, None);
+    let mut spread = Spread::new();
+    for round in 0..u128::from(bench.rounds) {
+        let write = |kind, expect, version| {
+            let put = Some((Version(version), Value::of(&"floor", None)));
+            Write { key: key(kind), expect, put, ring: true }
+        };
+        let (ring, answer) = (2 * round + 1, 2 * round + 2);
+        let started = Instant::now();
+        one.write(&bench.namespace, &[write(Kind::Task, rung, ring)]).await?;
+        while let Some(signal) = signals.next().await {
+            if matches!(signal, Signal::Changed(entry) if entry.version == Version(ring)) {
+                break;
+            }
+        }
+        two.write(&bench.namespace, &[write(Kind::History, answered, answer)]).await?;
+        spread.add(micros(started.elapsed()));
+        (rung, answered) = (Some(Version(ring)), Some(Version(answer)));
+    }
+    Ok(spread)
+}
+
+/// Store operations of one idle leader, with one role and with many.
+pub(super) async fn steady_state(bench: &Bench, figures: &mut Figures) -> Result<(), Exit> {
+    progress(&format!("steady state with 1 and with {} roles", bench.roles));
+    let before = resident();
+    let (one, _) = idle_cost(bench, "bench-few", 1).await?;
+    let (many, after) = idle_cost(bench, "bench-many", bench.roles).await?;
+    let minute = |(operations, rows): (u64, u64)| {
+        let seconds = IDLE.as_secs();
+        format!("{} operations, {} rows a minute", operations * 60 / seconds, rows * 60 / seconds)
+    };
+    let what = format!("steady state, {} roles", bench.roles);
+    figures.ratio(&what, minute(many), minute(one), many.0 as f64 / one.0 as f64, "≤ 1.05 ×");
+    let per_role = after.saturating_sub(before) / u64::from(bench.roles);
+    figures.plain("memory per role led", format!("{per_role} bytes"), "");
+    Ok(())
+}
+
+const IDLE: Duration = Duration::from_secs(10);
+
+async fn idle_cost(bench: &Bench, name: &str, roles: u32) -> Result<((u64, u64), u64), Exit> {
+    let meter = Arc::new(Meter::default());
+    let store = Arc::new(Metered { inner: bench.store()?, meter: meter.clone() });
+    let node = bench.node_on(store, name, TTL).await?;
+    let led = lead_all(&node, name, roles).await?;
+    let resident = resident();
+    // The history is written after the fact: let it be.
+    tokio::time::sleep(2 * TTL).await;
+    meter.reset();
+    tokio::time::sleep(IDLE).await;
+    let cost = meter.reset();
+    drop(led);
+    node.stop().await;
+    Ok((cost, resident))
+}
+
+async fn lead_all(node: &Node, prefix: &str, roles: u32) -> Result<Vec<(Candidate, tenure::Tenure)>, Exit> {
+    let mut candidates = Vec::new();
+    for role in 0..roles {
+        candidates.push(node.candidate(&format!("{prefix}-{role}")).await?);
+    }
+    let elections = candidates.into_iter().map(|candidate| async move {
+        let tenure = candidate.elected().await.ok_or_else(stopped)?;
+        Ok::<_, Exit>((candidate, tenure))
+    });
+    join_all(elections).await.into_iter().collect()
+}
+
+/// Memory in use, in bytes.
+fn resident() -> u64 {
+    let statm = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
+    let pages: u64 = statm.split(' ').nth(1).and_then(|pages| pages.parse().ok()).unwrap_or(0);
+    pages * rustix::param::page_size() as u64
+}
+
+/// Many roles of a node that is killed: until the last is led again.
+pub(super) async fn mass_takeover(bench: &Bench, figures: &mut Figures) -> Result<(), Exit> {
+    progress(&format!("{} roles of a node that dies", bench.roles));
+    let mut victim = Victim::spawn(bench)?;
+    victim.wait_until_leading().await;
+    let node = bench.node("bench-heir", TTL).await?;
+    let mut events = node.events();
+    let mut candidates = Vec::new();
+    for role in 0..bench.roles {
+        candidates.push(node.candidate(&format!("mass-{role}")).await?);
+    }
+    // Every register has been seen, and the victim's beat has moved.
+    tokio::time::sleep(2 * TTL).await;
+    let killed = Instant::now();
+    victim.kill();
+    let (mut led, mut known) = (0, None);
+    while led < bench.roles {
+        match events.next().await.ok_or_else(stopped)?.what {
+            What::LeaderDown { .. } if known.is_none() => known = Some(killed.elapsed()),
+            What::Elected { .. } => led += 1,
+            What::Missed { events } => led += u32::try_from(events).unwrap_or(0),
+            _ => {}
+        }
+    }
+    let (all, known) = (killed.elapsed(), known.unwrap_or_default());
+    let value = format!("{} after it was known", show(micros(all.saturating_sub(known))));
+    figures.plain(&format!("{} roles of a dead node led again", bench.roles), value, "≤ 2 s");
+    figures.plain("… known dead after", show(micros(known)), "");
+    drop(candidates);
+    node.stop().await;
+    Ok(())
+}
+
+/// A process that leads many roles until it is killed.
+struct Victim {
+    child: Child,
+    ready: Option<std::process::ChildStdout>,
+}
+
+impl Victim {
+    fn spawn(bench: &Bench) -> Result<Self, Exit> {
+        let mut command = Command::new("/proc/self/exe");
+        command.args(["--store", &bench.url, "--namespace", bench.namespace.as_str(), "bench", "--victim"]);
+        command.args(["--roles", &bench.roles.to_string()]).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child =
+            command.spawn().map_err(|error| Exit::Failed(format!("no second process: {error}")))?;
+        let ready = child.stdout.take();
+        Ok(Self { child, ready })
+    }
+
+    async fn wait_until_leading(&mut self) {
+        let ready = self.ready.take();
+        let _ = tokio::task::spawn_blocking(move || {
+            use std::io::Read;
+            ready.map(|mut ready| ready.read_exact(&mut [0]))
+        })
+        .await;
+    }
+
+    fn kill(&mut self) {
+        let _ = self.child.kill();
+    }
+}
+
+impl Drop for Victim {
+    fn drop(&mut self) {
+        self.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Leads many roles, says so, and waits to be killed.
+pub(super) async fn play_victim(common: &Common, roles: u32) -> Result<Exit, Exit> {
+    use std::io::Write as _;
+    let node =
+        Node::connect(&common.store).namespace(common.namespace.as_str()).name("bench-victim").ttl(TTL);
+    let node = node.start().await?;
+    let _led = lead_all(&node, "mass", roles).await?;
+    let _ = std::io::stdout().write_all(b"!").and_then(|()| std::io::stdout().flush());
+    // Its input ends with whoever started it.
+    let _ = tokio::task::spawn_blocking(|| std::io::stdin().lines().count()).await;
+    Ok(Exit::Done)
+}
+
+/// `tenure run` killed with −9, until the next command runs.
+pub(super) async fn crash(bench: &Bench, figures: &mut Figures) -> Result<(), Exit> {
+    progress("crash fail-over of tenure run");
+    let dir = tempfile::tempdir().map_err(|error| Exit::Failed(error.to_string()))?;
+    let start = |node: usize| {
+        let script = format!(
+            "date +%s%N > '{0}/new' && mv '{0}/new' '{0}/'$TENURE_TOKEN && exec sleep 1000",
+            dir.path().display()
+        );
+        let mut command = Command::new("/proc/self/exe");
+        command.args(["--store", &bench.url, "--namespace", bench.namespace.as_str(), "run", "--quiet"]);
+        command.args(["--role", "crash", "--node", &format!("bench-run-{node}"), "--", "sh", "-c", &script]);
+        command.stderr(Stdio::null()).spawn().map_err(|error| Exit::Failed(error.to_string()))
+    };
+    let mut runs = (0..3).map(start).collect::<Result<Vec<Child>, Exit>>()?;
+    let operator = tenure::Operator::new(bench.store()?, bench.namespace.clone(), "bench");
+    let role = Name::new("crash").map_err(tenure::Error::from)?;
+    let mut spread = Spread::new();
+    let (mut token, _) = next_command(dir.path(), 0).await;
+    for _ in 0..bench.rounds.min(100) {
+        // The standbys must have seen the leader, and a process that was killed must be back.
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        let snapshot = operator.snapshot().await?;
+        let Some(leader) = snapshot.role(&role).and_then(|report| report.leader.clone()) else { continue };
+        let index: usize = leader.as_str().trim_start_matches("bench-run-").parse().unwrap_or(0);
+        let killed = wall_nanos();
+        let _ = runs[index].kill();
+        let (next, began) = next_command(dir.path(), token).await;
+        spread.add(u64::try_from(began.saturating_sub(killed) / 1000).unwrap_or(u64::MAX));
+        token = next;
+        let _ = runs[index].wait();
+        runs[index] = start(index)?;
+    }
+    for run in &mut runs {
+        let _ = run.kill();
+        let _ = run.wait();
+    }
+    figures.plain("kill -9 of tenure run → next command runs", spread.to_string(), "median ≤ 50 ms");
+    Ok(())
+}
+
+/// Waits for a command with a later token; when it began, by the wall clock, as it wrote itself.
+async fn next_command(dir: &std::path::Path, after: u64) -> (u64, u128) {
+    loop {
+        let files = std::fs::read_dir(dir).into_iter().flatten().flatten();
+        let newest = files.filter_map(|file| file.file_name().to_str()?.parse::<u64>().ok()).max();
+        if let Some(token) = newest.filter(|token| *token > after) {
+            let began = std::fs::read_to_string(dir.join(token.to_string())).unwrap_or_default();
+            return (token, began.trim().parse().unwrap_or(0));
+        }
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+}
+
+fn wall_nanos() -> u128 {
+    std::time::SystemTime::now()
+        .duration_since(std::time::SystemTime::UNIX_EPOCH)
+        .unwrap_or_default()
+        .as_nanos()
+}
+
+fn stopped() -> Exit {
+    Exit::Failed("the election loop has stopped".to_owned())
+}
