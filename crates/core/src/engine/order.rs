@@ -6,7 +6,7 @@ use std::cmp::Reverse;
 use std::time::Duration;
 
 use crate::record::Role as RoleRecord;
-use crate::{Name, SessionId};
+use crate::{Name, SessionId, Timing};
 
 use super::Engine;
 use super::peers::NodeView;
@@ -32,32 +32,32 @@ impl Engine {
         let rivals = self.nodes.iter().filter(|(node, view)| {
             **node != self.config.node && view.priority(name).is_some() && self.seen_alive(view.session())
         });
-        let (mut others, mut ahead) = (0, 0);
+        let (mut slowest, mut ahead) = (Duration::ZERO, 0);
         for (node, view) in rivals {
-            others += 1;
+            slowest = slowest.max(self.ttl_of(view.session()));
             ahead += usize::from(place(name, node, view.priority(name).unwrap_or(0), record) < mine);
         }
         let heir = record.and_then(|record| record.successor.as_ref());
-        let waits_for_heir =
-            heir.is_some_and(|heir| *heir != self.config.node && self.ready_to_lead(heir, name));
         if heir == Some(&self.config.node) {
             // Somebody asked for us: no delay of our own counts.
             return Duration::ZERO;
         }
+        let heir = heir.filter(|heir| self.ready_to_lead(heir, name)).and_then(|heir| self.nodes.get(heir));
         let resigned = mine.1;
-        let turn = if waits_for_heir || (resigned && others > 0) {
-            SPREAD + self.found_out()
-        } else if resigned {
-            SPREAD
-        } else {
-            step(ahead, jitter)
+        let turn = match heir {
+            Some(heir) => SPREAD + self.found_out(self.ttl_of(heir.session())),
+            None if resigned && !slowest.is_zero() => SPREAD + self.found_out(slowest),
+            None if resigned => SPREAD,
+            None => step(ahead, jitter),
         };
         standing.takeover_delay + turn
     }
 
-    /// After this everybody has found out about a free role, hint or no hint: a beat carries the news, a look finds it.
-    fn found_out(&self) -> Duration {
-        2 * self.config.timing.beat + self.config.timing.op_timeout
+    /// After this a node of that ttl has found out about a free role, hint or no hint: our next beat carries the news,
+    /// and one of its looks finds it.
+    fn found_out(&self, ttl: Duration) -> Duration {
+        let Timing { beat, op_timeout, .. } = self.config.timing;
+        (2 * beat + op_timeout).max(ttl * 3 / 5)
     }
 
     /// The same order for expelling a session: one of the watchers goes first.

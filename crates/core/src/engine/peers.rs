@@ -87,6 +87,14 @@ impl Engine {
         self.peers.get(&session).is_some_and(alive)
     }
 
+    /// The ttl of a session that was seen alive; nothing otherwise.
+    pub(super) fn ttl_of(&self, session: SessionId) -> Duration {
+        match self.peers.get(&session).map(|peer| &peer.sight) {
+            Some(Sight::Live(live)) => live.record.ttl,
+            _ => Duration::ZERO,
+        }
+    }
+
     pub(super) fn watch_session(&mut self, session: SessionId) {
         self.peers.entry(session).or_default();
         self.look.again(self.session_key(session));
