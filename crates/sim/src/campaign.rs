@@ -1,0 +1,85 @@
+//! Many worlds: seed after seed, and the hunt for each mutant.
+
+use std::time::{Duration, Instant};
+
+use tenure_core::Mutant;
+
+use crate::invariants::Violation;
+use crate::stats::Stats;
+use crate::trace::Trace;
+use crate::world;
+
+/// A world in which something was wrong.
+#[derive(Debug, Clone)]
+pub struct Failure {
+    /// Its seed.
+    pub seed: u64,
+    /// What was wrong.
+    pub violation: Violation,
+}
+
+impl std::fmt::Display for Failure {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Violation { invariant, what } = &self.violation;
+        writeln!(f, "seed {}: \"{invariant}\" is broken: {what}", self.seed)?;
+        write!(f, "replay it with: cargo run -p tenure-sim --release -- --seed {} --trace", self.seed)
+    }
+}
+
+/// What many worlds showed.
+#[derive(Debug, Clone, Default)]
+pub struct Tally {
+    /// The figures of all of them.
+    pub stats: Stats,
+    /// The worlds in which something was wrong.
+    pub failures: Vec<Failure>,
+}
+
+/// Runs the worlds of these seeds, until the time is up if there is a limit.
+pub fn simulate(seeds: impl IntoIterator<Item = u64>, limit: Option<Duration>) -> Tally {
+    let began = Instant::now();
+    let mut tally = Tally::default();
+    for seed in seeds {
+        let verdict = world::run(seed, None, Trace::Off);
+        tally.stats.add(&verdict.stats);
+        tally.failures.extend(verdict.violation.map(|violation| Failure { seed, violation }));
+        if limit.is_some_and(|limit| began.elapsed() >= limit) {
+            break;
+        }
+    }
+    tally
+}
+
+/// How a mutant was caught.
+#[derive(Debug, Clone)]
+pub struct Catch {
+    /// Which mistake.
+    pub mutant: Mutant,
+    /// In which world, and by which invariant; none: it survived.
+    pub caught: Option<Failure>,
+    /// How many worlds it took.
+    pub worlds: u64,
+}
+
+impl std::fmt::Display for Catch {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let name = format!("{:?}", self.mutant);
+        match &self.caught {
+            Some(Failure { seed, violation: Violation { invariant, what } }) => {
+                write!(f, "{name:<26} caught in world {} (seed {seed}) by \"{invariant}\": {what}", self.worlds)
+            }
+            None => write!(f, "{name:<26} SURVIVED {} worlds", self.worlds),
+        }
+    }
+}
+
+/// Looks for a world of these seeds that shows a mistake.
+#[must_use]
+pub fn hunt(mutant: Mutant, from: u64, most: u64) -> Catch {
+    for seed in from..from + most {
+        if let Some(violation) = world::run(seed, Some(mutant), Trace::Off).violation {
+            return Catch { mutant, caught: Some(Failure { seed, violation }), worlds: seed - from + 1 };
+        }
+    }
+    Catch { mutant, caught: None, worlds: most }
+}

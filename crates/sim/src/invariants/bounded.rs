@@ -1,0 +1,47 @@
+//! Bounded in every way: one awaited write per register and node, batches of at most 256, few outputs per step.
+
+use std::collections::BTreeMap;
+
+use tenure_core::engine::BATCH;
+use tenure_core::{Input, Key, OpId, Output, Time};
+
+use super::{PerProcess, Sent, Verdict};
+use crate::process::Pid;
+use crate::scene::Scene;
+
+/// The writes that each process waits for.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Bounded(PerProcess<BTreeMap<Key, (OpId, Time)>>);
+
+impl Bounded {
+    pub(super) fn begun(&mut self, pid: Pid, twin_of: Option<Pid>) {
+        self.0.begun(pid, twin_of);
+    }
+
+    pub(super) fn received(&mut self, pid: Pid, input: &Input) {
+        if let Input::Replied { op, .. } = input {
+            self.0.get(pid).retain(|_, awaited| awaited.0 != *op);
+        }
+    }
+
+    pub(super) fn sent(&mut self, scene: &Scene, sent: Sent<'_>) -> Verdict {
+        if sent.writes.is_empty() || sent.writes.len() > BATCH {
+            return Err(format!("a batch of {} writes", sent.writes.len()));
+        }
+        let timeout = scene.node(sent.pid).timing.op_timeout;
+        let awaited = self.0.get(sent.pid);
+        for write in sent.writes {
+            let before = awaited.insert(write.key.clone(), (sent.op, sent.local));
+            if let Some((op, at)) = before.filter(|(_, at)| sent.local < at.after(timeout)) {
+                let age = sent.local.since(at);
+                return Err(format!("{} is written while {op:?} of {age:?} ago is awaited there", write.key));
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn answered(&self, scene: &Scene, outputs: &[Output]) -> Verdict {
+        let most = 64 + 16 * (scene.settings.roles.len() + scene.settings.nodes.len());
+        if outputs.len() > most { Err(format!("{} outputs of one step", outputs.len())) } else { Ok(()) }
+    }
+}

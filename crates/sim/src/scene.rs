@@ -1,0 +1,90 @@
+//! What is true in a world at one instant: everything that an invariant may look at.
+
+use tenure_core::engine::Class;
+use tenure_core::record::SessionState;
+use tenure_core::{Name, SessionId, Time, Token};
+
+use crate::clock::{Clock, Instant};
+use crate::process::{Pid, Process};
+use crate::store::Store;
+use crate::swarm::{NodeSettings, Settings, WorkKind};
+use crate::work::{Work, Works};
+
+/// The world as it is.
+#[derive(Debug, Clone)]
+pub struct Scene {
+    /// How it was drawn.
+    pub settings: Settings,
+    /// True time.
+    pub now: Instant,
+    /// Every clock.
+    pub clocks: Vec<Clock>,
+    /// Every process that ever was.
+    pub processes: Vec<Process>,
+    /// All work that runs.
+    pub works: Works,
+    /// The registers.
+    pub store: Store,
+    /// The store went back to an older state: from here on two may lead, and only the token helps.
+    pub rolled_back: bool,
+}
+
+impl Scene {
+    /// The settings of a process's node.
+    #[must_use]
+    pub fn node(&self, pid: Pid) -> &NodeSettings {
+        &self.settings.nodes[self.processes[pid].node]
+    }
+
+    /// What the lease clock of a process really shows.
+    #[must_use]
+    pub fn local(&self, pid: Pid) -> Time {
+        self.clocks[self.processes[pid].clock].time(self.now)
+    }
+
+    /// The token under which a process leads a role at this instant.
+    #[must_use]
+    pub fn leads(&self, pid: Pid, role: &Name) -> Option<Token> {
+        let process = &self.processes[pid];
+        if process.is_alive() { process.engine.leads(role, self.local(pid)) } else { None }
+    }
+
+    /// Whether some work is being done at this instant.
+    #[must_use]
+    pub fn is_working(&self, work: &Work) -> bool {
+        let process = &self.processes[work.pid];
+        match work.kind {
+            WorkKind::InProcess => process.is_running() && self.local(work.pid) < process.until,
+            WorkKind::Watched | WorkKind::Lingering => true,
+        }
+    }
+
+    /// Whether these two are twins that could not know it yet: one lease after they parted, one of them must.
+    #[must_use]
+    pub fn are_fresh_twins(&self, one: Pid, other: Pid) -> bool {
+        let fresh = |a: Pid, b: Pid| {
+            let process = &self.processes[a];
+            process.twin.is_some_and(|(twin, since)| twin == b && self.now <= since + self.twin_grace(a))
+        };
+        fresh(one, other) || fresh(other, one)
+    }
+
+    /// How long a twin may go on: the lease that both inherited, in true time.
+    fn twin_grace(&self, pid: Pid) -> Instant {
+        let ttl = self.node(pid).timing.ttl.as_nanos() as Instant;
+        ttl + ttl / 4
+    }
+
+    /// Whether the register of a session says that it is over.
+    #[must_use]
+    pub fn is_over(&self, session: SessionId) -> bool {
+        let record = self.store.epoch().and_then(|epoch| self.store.session(epoch, session));
+        record.is_some_and(|record| record.state != SessionState::Live)
+    }
+
+    /// Whether everything that an acknowledged write can promise still holds.
+    #[must_use]
+    pub fn is_durable(&self) -> bool {
+        self.settings.class != Class::C || !self.rolled_back
+    }
+}
