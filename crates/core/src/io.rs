@@ -81,6 +81,7 @@ pub enum Reply {
 
 /// A message that says "look again". It may be late, doubled or lost, and is never the truth.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[allow(clippy::large_enum_variant, reason = "moved once, never kept")]
 pub enum Hint {
     /// A register may have changed to this.
     Changed(Entry),
@@ -111,6 +112,7 @@ pub enum Evidence {
 
 /// What the engine is told.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[allow(clippy::large_enum_variant, reason = "moved once, never kept")]
 pub enum Input {
     /// Only time has passed.
     Wake,
@@ -228,6 +230,11 @@ pub enum Output {
     },
     /// That session is of no interest any more.
     Ignore {
+        /// Which session.
+        session: SessionId,
+    },
+    /// The session is over and its work has stopped: its witness may be let go of.
+    Release {
         /// Which session.
         session: SessionId,
     },

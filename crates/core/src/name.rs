@@ -13,7 +13,9 @@ pub struct Name(Arc<str>);
 
 /// Why a text is not a name.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{text:?} is not a valid name: {why}; names are 1 to 100 of A-Z a-z 0-9 . _ - and begin with a letter or digit")]
+#[error(
+    "{text:?} is not a valid name: {why}; names are 1 to 100 of A-Z a-z 0-9 . _ - and begin with a letter or digit"
+)]
 pub struct BadName {
     text: String,
     why: &'static str,
@@ -40,10 +42,7 @@ impl Name {
 }
 
 fn fault(text: &str) -> Option<&'static str> {
-    let first = match text.chars().next() {
-        None => return Some("it is empty"),
-        Some(first) => first,
-    };
+    let Some(first) = text.chars().next() else { return Some("it is empty") };
     if text.len() > Name::MAX_LEN {
         return Some("it is too long");
     }

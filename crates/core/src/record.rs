@@ -291,6 +291,9 @@ pub struct Request {
     /// The node that is to lead next; none for a plain step-down.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub to: Option<Name>,
+    /// True if a node of higher priority asks for itself: refused while the tenure is too young.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub preemption: bool,
     /// How long the leader may wait for the target to be ready, counted from when the leader sees this.
     #[serde(with = "millis")]
     pub patience: Duration,
@@ -311,6 +314,8 @@ pub enum Answer {
     Accepted,
     /// The target is not there, not alive, or does not stand for the role.
     NoTarget,
+    /// The tenure is too young to be handed over for the sake of priority.
+    TooYoung,
 }
 
 /// What operators ask of a node. Absent when nothing is asked.

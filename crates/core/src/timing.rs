@@ -107,7 +107,9 @@ pub enum BadTiming {
         stop_grace: Duration,
     },
     /// Killing comes after asking.
-    #[error("kill-slack {kill_slack:?} must be shorter than stop-grace {stop_grace:?}: killing comes after asking")]
+    #[error(
+        "kill-slack {kill_slack:?} must be shorter than stop-grace {stop_grace:?}: killing comes after asking"
+    )]
     KillBeforeAsking {
         /// The slack.
         kill_slack: Duration,
@@ -170,7 +172,9 @@ impl Timing {
             return Err(BadTiming::RateError(self.rate_error_ppm));
         }
         let tick = Duration::from_millis(1);
-        for (key, got) in [("beat", beat), ("op-timeout", op_timeout), ("kill-slack", kill_slack), ("grace", grace)] {
+        for (key, got) in
+            [("beat", beat), ("op-timeout", op_timeout), ("kill-slack", kill_slack), ("grace", grace)]
+        {
             in_range(key, got, tick, Self::MAX_TTL)?;
         }
         if kill_slack >= stop_grace {
@@ -321,10 +325,16 @@ mod tests {
         let cases = [
             (Settings { ttl: Some(ms(10)), ..five.clone() }, "ttl = 10ms"),
             (Settings { ttl: Some(Duration::ZERO), ..five.clone() }, "ttl = 0ns"),
-            (Settings { ttl: Some(Duration::from_micros(5_000_500)), ..five.clone() }, "whole number of milliseconds"),
+            (
+                Settings { ttl: Some(Duration::from_micros(5_000_500)), ..five.clone() },
+                "whole number of milliseconds",
+            ),
             (Settings { beat: Some(ms(3000)), ..five.clone() }, "beat 3s + 2 × op-timeout 1s = 5s"),
             (Settings { beat: Some(Duration::ZERO), ..five.clone() }, "beat = 0ns"),
-            (Settings { kill_slack: Some(ms(1000)), ..five.clone() }, "kill-slack 1s must be shorter than stop-grace 1s"),
+            (
+                Settings { kill_slack: Some(ms(1000)), ..five.clone() },
+                "kill-slack 1s must be shorter than stop-grace 1s",
+            ),
             (Settings { rate_error_ppm: Some(300_000), ..five.clone() }, "300000 ppm"),
             (
                 Settings { takeover: Takeover::OnDisconnect, grace: Some(ms(6000)), ..five },

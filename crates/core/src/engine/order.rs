@@ -1,0 +1,117 @@
+//! Order instead of a stampede: who claims first when a role falls free.
+//!
+//! Only ever a delay: the compare-and-set decides, whatever the order says.
+
+use std::cmp::Reverse;
+use std::time::Duration;
+
+use crate::record::Role as RoleRecord;
+use crate::{Name, SessionId};
+
+use super::Engine;
+use super::peers::NodeView;
+use super::roles::Role;
+
+/// All ranks together wait no longer than this.
+const SPREAD: Duration = Duration::from_millis(50);
+/// One rank waits this much longer than the one before.
+const STEP: Duration = Duration::from_millis(10);
+
+/// Where a candidate stands: the lower, the earlier.
+type Place = (bool, bool, Reverse<i32>, u64);
+
+impl Engine {
+    /// How long to leave the role to those who come before us.
+    pub(super) fn turn(&self, name: &Name, role: &Role, jitter: u64) -> Duration {
+        let Some(standing) = &role.standing else { return Duration::ZERO };
+        let record = role.view.record();
+        let mine = place(name, &self.config.node, standing.priority, record);
+        let others = self
+            .nodes
+            .iter()
+            .filter(|(node, view)| **node != self.config.node && self.seen_alive(view.session()));
+        let ahead = others
+            .filter_map(|(node, view)| Some(place(name, node, view.priority(name)?, record)))
+            .filter(|theirs| *theirs < mine)
+            .count();
+        // One that just resigned comes last, but is never excluded.
+        let resigned = mine.1;
+        standing.takeover_delay + if resigned { SPREAD } else { step(ahead, jitter) }
+    }
+
+    /// The same order for expelling a session: one of the watchers goes first.
+    pub(super) fn expel_turn(&self, session: SessionId) -> Duration {
+        let place = |node: &Name| mix(session.0 as u64, node);
+        let mine = place(&self.config.node);
+        let ahead = self.nodes.iter().filter(|(node, view)| {
+            **node != self.config.node && self.seen_alive(view.session()) && place(node) < mine
+        });
+        step(ahead.count(), 0)
+    }
+
+    /// Whether a node stands for a role and its session was seen to beat.
+    pub(super) fn ready_to_lead(&self, node: &Name, role: &Name) -> bool {
+        let stands = |view: &NodeView| view.priority(role).is_some() && self.seen_alive(view.session());
+        self.nodes.get(node).is_some_and(stands)
+    }
+}
+
+fn step(rank: usize, jitter: u64) -> Duration {
+    if rank == 0 {
+        return Duration::ZERO;
+    }
+    let rank = u32::try_from(rank).unwrap_or(u32::MAX);
+    let jitter = STEP / 4 * (jitter % 4) as u32;
+    (STEP.saturating_mul(rank) + jitter).min(SPREAD)
+}
+
+fn place(role: &Name, node: &Name, priority: i32, record: Option<&RoleRecord>) -> Place {
+    let named = record.is_some_and(|record| record.successor.as_ref() == Some(node));
+    let resigned =
+        record.is_some_and(|record| record.holder.is_none() && record.previous.as_ref() == Some(node));
+    (!named, resigned && !named, Reverse(priority), mix(hash(role.as_str().as_bytes(), OFFSET), node))
+}
+
+/// A stable hash of (role, node), the same in every version: it spreads roles over nodes with nobody in charge.
+fn mix(role: u64, node: &Name) -> u64 {
+    let mut h = hash(node.as_str().as_bytes(), role ^ OFFSET);
+    // FNV leaves similar names close together; this spreads them over all bits.
+    h = (h ^ (h >> 33)).wrapping_mul(0xff51_afd7_ed55_8ccd);
+    h = (h ^ (h >> 33)).wrapping_mul(0xc4ce_b9fe_1a85_ec53);
+    h ^ (h >> 33)
+}
+
+const OFFSET: u64 = 0xcbf2_9ce4_8422_2325;
+
+fn hash(bytes: &[u8], start: u64) -> u64 {
+    bytes.iter().fold(start, |h, byte| (h ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_hash_spreads_roles_evenly() {
+        let nodes: Vec<Name> = (1..=3).map(|n| Name::new(format!("node-{n}")).unwrap()).collect();
+        let mut first = [0u32; 3];
+        for n in 0..3000 {
+            let role = Name::new(format!("shard-{n}")).unwrap();
+            let order = |i: &usize| place(&role, &nodes[*i], 0, None);
+            first[(0..3).min_by_key(order).unwrap()] += 1;
+        }
+        assert!(first.iter().all(|count| (900..=1100).contains(count)), "{first:?}");
+    }
+
+    #[test]
+    fn the_hash_never_changes() {
+        let (role, node) = (Name::new("scheduler").unwrap(), Name::new("web-1").unwrap());
+        assert_eq!(place(&role, &node, 0, None).3, 3_078_868_998_672_053_532);
+    }
+
+    #[test]
+    fn ranks_wait_no_longer_than_the_spread() {
+        assert_eq!(step(0, 3), Duration::ZERO);
+        assert!(step(1, 0) >= STEP && step(1000, 3) == SPREAD);
+    }
+}

@@ -1,0 +1,171 @@
+//! What is seen of the role registers: by committed reads, by conflicts, and provisionally by hints.
+
+use super::{Stage, View};
+use crate::engine::{Class, Cx, Engine};
+use crate::record::{Reason, Record};
+use crate::{Entry, Event, Mutant, Name, OpId, SessionId, Token};
+
+impl View {
+    pub(in crate::engine) fn of(found: Option<&Entry>, hinted: bool) -> Self {
+        match found {
+            None => Self::Absent,
+            Some(Entry { version, value: Record::Role(record), .. }) => {
+                Self::Seen { version: *version, record: record.clone(), hinted }
+            }
+            // Unreadable: left alone.
+            Some(_) => Self::Unknown,
+        }
+    }
+
+    /// A register only ever moves up in this order: the next token, or the same token given up.
+    pub(in crate::engine) fn progress(&self) -> (Token, bool) {
+        self.record().map_or((Token(0), true), |record| (record.token, record.holder.is_none()))
+    }
+}
+
+impl Engine {
+    /// Takes in what a committed read showed.
+    pub(in crate::engine) fn saw_role(
+        &mut self,
+        op: OpId,
+        name: &Name,
+        found: Option<&Entry>,
+        cx: &mut Cx<'_>,
+    ) {
+        let Some(role) = self.roles.get(name) else { return };
+        if op < role.view_op {
+            return;
+        }
+        if let Some(entry) = found.filter(|entry| !matches!(entry.value, Record::Role(_))) {
+            return cx.event(Event::Unreadable { key: entry.key.clone() });
+        }
+        let view = View::of(found, false);
+        match &role.stage {
+            Stage::Following => self.follow(name, view, cx),
+            Stage::Leading { version, .. } | Stage::Draining { version, .. } => {
+                let ours = view.version() == Some(*version);
+                self.audit(name, ours, view, cx);
+            }
+            _ => {}
+        }
+    }
+
+    pub(in crate::engine) fn follow(&mut self, name: &Name, view: View, cx: &mut Cx<'_>) {
+        let Some(role) = self.roles.get(name) else { return };
+        let hinted = matches!(role.view, View::Seen { hinted: true, .. });
+        let back = view.progress() < role.view.progress() || view.progress().0 < role.highest;
+        if back && !hinted {
+            match self.config.class {
+                // Nothing is ever forgotten there: the read was stale.
+                Class::A | Class::B if !matches!(view, View::Absent) => return,
+                Class::A | Class::B => {}
+                Class::C => self.quarantine(cx),
+            }
+        }
+        self.learn(name, view, cx);
+        if self.mutated(Mutant::TenureReled) {
+            self.lead_again(name, cx);
+        }
+        self.consider(name, cx);
+    }
+
+    /// A leader that twice does not find its tenure in the register has lost it, whatever became of it.
+    pub(in crate::engine) fn audit(&mut self, name: &Name, ours: bool, view: View, cx: &mut Cx<'_>) {
+        let Some(role) = self.roles.get_mut(name) else { return };
+        let superseded = view.progress().0 > role.highest;
+        role.doubts = if ours { 0 } else { role.doubts + 1 };
+        if ours || (role.doubts < 2 && !superseded) {
+            return;
+        }
+        self.lose(name, Reason::Forgotten, cx);
+        self.learn(name, view, cx);
+        self.consider(name, cx);
+    }
+
+    /// A hint may be claimed on directly, because the compare-and-set decides; what it says is read again later.
+    pub(in crate::engine) fn hinted_role(&mut self, name: &Name, entry: &Entry, cx: &mut Cx<'_>) {
+        let Some(role) = self.roles.get(name) else { return };
+        let view = View::of(Some(entry), true);
+        if view.version() == role.view.version() || matches!(view, View::Unknown) {
+            return;
+        }
+        if !matches!(role.stage, Stage::Following) {
+            if view.progress() > role.view.progress() {
+                self.look_again(entry.key.clone());
+            }
+            return;
+        }
+        self.look.verify(name.clone());
+        if view.progress() > role.view.progress() {
+            self.learn(name, view, cx);
+            self.consider(name, cx);
+        }
+    }
+
+    /// Takes a view for granted, with all that hangs on it.
+    pub(in crate::engine) fn learn(&mut self, name: &Name, view: View, cx: &mut Cx<'_>) {
+        let view_op = self.ops.upcoming();
+        let former_holder = self.unindex(name);
+        let Some(role) = self.roles.get_mut(name) else { return };
+        let resurrected =
+            view.record().map(|record| record.token) == role.view.record().map(|record| record.token);
+        if let View::Seen { record, hinted: false, .. } = &view {
+            role.highest = role.highest.max(record.token);
+        }
+        if role.view.version() != view.version() {
+            role.free = None;
+        }
+        role.view = view;
+        role.view_op = view_op;
+        let holder = role.view.holder().map(|holder| holder.session);
+        if let Some(session) = holder {
+            self.held_by.entry(session).or_default().insert(name.clone());
+            if Some(session) != self.session.own_id() && !self.peers.contains_key(&session) {
+                self.watch_session(session);
+            }
+        }
+        if former_holder != holder {
+            former_holder.into_iter().for_each(|session| self.account_freed(session, true));
+            holder.filter(|_| resurrected).into_iter().for_each(|session| self.account_freed(session, false));
+        }
+        self.tell_leader(name, cx);
+    }
+
+    pub(in crate::engine) fn unindex(&mut self, name: &Name) -> Option<SessionId> {
+        let session = self.roles.get(name)?.view.holder()?.session;
+        if let Some(names) = self.held_by.get_mut(&session) {
+            names.remove(name);
+            if names.is_empty() {
+                self.held_by.remove(&session);
+            }
+        }
+        Some(session)
+    }
+
+    /// A session is over: the roles in its name may be claimed.
+    pub(in crate::engine) fn holder_over(&mut self, session: SessionId, cx: &mut Cx<'_>) {
+        let names: Vec<Name> = self.held_by.get(&session).into_iter().flatten().cloned().collect();
+        for name in names {
+            let Some(role) = self.roles.get(&name) else { continue };
+            if let Some(former) = role.told_leader.clone().filter(|_| matches!(role.stage, Stage::Following))
+            {
+                cx.event(Event::LeaderDown { role: name.clone(), former });
+            }
+            self.tell_leader(&name, cx);
+            self.consider(&name, cx);
+        }
+    }
+
+    /// The store forgot everything.
+    pub(in crate::engine) fn forget_views(&mut self) {
+        let (now, op) = (self.now.time, self.ops.upcoming());
+        self.held_by.clear();
+        for role in self.roles.values_mut() {
+            role.view = View::Unknown;
+            role.view_op = op;
+            role.watched_since = now;
+            role.free = None;
+        }
+        self.consider_all();
+    }
+}

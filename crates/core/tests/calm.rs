@@ -1,0 +1,313 @@
+//! Elections in a calm world: every operation is answered at once, nothing is lost. The faults are the simulator's.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use tenure_core::engine::{Class, Config};
+use tenure_core::io::Standing;
+use tenure_core::record::{Reason, RoleControl};
+use tenure_core::*;
+
+fn name(text: &str) -> Name {
+    Name::new(text).unwrap()
+}
+
+fn standing() -> Standing {
+    Standing {
+        eligible: true,
+        priority: 0,
+        preempt: false,
+        takeover_delay: Duration::ZERO,
+        min_tenure: Duration::ZERO,
+        cool_down: Duration::from_secs(5),
+    }
+}
+
+/// Some engines, one set of registers, one clock.
+struct World {
+    now: u64,
+    nonce: u128,
+    registers: BTreeMap<Key, (Version, Record)>,
+    engines: Vec<Option<Engine>>,
+    events: Vec<(usize, Event)>,
+    operations: usize,
+}
+
+impl World {
+    fn new(nodes: usize) -> Self {
+        let engine = |n: usize| {
+            Engine::new(Config {
+                node: name(&format!("node-{n}")),
+                timing: Timing::default(),
+                class: Class::B,
+                mutant: None,
+            })
+        };
+        let mut world = Self {
+            now: 1_000_000_000,
+            nonce: 0,
+            registers: BTreeMap::new(),
+            engines: (0..nodes).map(|n| Some(engine(n))).collect(),
+            events: Vec::new(),
+            operations: 0,
+        };
+        for n in 0..nodes {
+            world.feed(n, Input::Start);
+        }
+        world
+    }
+
+    fn feed(&mut self, node: usize, input: Input) {
+        let mut inputs = vec![(node, input)];
+        while !inputs.is_empty() {
+            let (node, input) = inputs.remove(0);
+            let now = Now { time: Time(self.now), wall: Wall(self.now / 1000) };
+            let Some(engine) = &mut self.engines[node] else { continue };
+            let nonce = &mut self.nonce;
+            let outputs = engine.step(now, input, &mut || {
+                *nonce += 1;
+                *nonce
+            });
+            for output in outputs {
+                self.carry_out(node, output, &mut inputs);
+            }
+        }
+    }
+
+    fn carry_out(&mut self, node: usize, output: Output, inputs: &mut Vec<(usize, Input)>) {
+        match output {
+            Output::Read { op, query } => {
+                self.operations += 1;
+                let wanted =
+                    |key: &Key| query.keys.contains(key) || query.kinds.contains(&(key.epoch(), key.kind()));
+                let found = self.registers.iter().filter(|(key, _)| wanted(key));
+                let entries = found.map(|(key, (version, value))| entry(key, *version, value)).collect();
+                inputs.push((node, Input::Replied { op, reply: Reply::Read(entries) }));
+            }
+            Output::Write { op, writes } => {
+                self.operations += 1;
+                let outcomes = writes.into_iter().map(|write| self.write(node, write, inputs)).collect();
+                inputs.push((node, Input::Replied { op, reply: Reply::Written(outcomes) }));
+            }
+            Output::Attest { session } => inputs.push((node, Input::Attested { session, witness: None })),
+            Output::Event(event) => {
+                if let Event::Draining { role, token, .. } = &event {
+                    inputs.push((node, Input::Stopped { role: role.clone(), token: *token }));
+                }
+                if let Event::Lost { role, token, .. } = &event {
+                    inputs.push((node, Input::Stopped { role: role.clone(), token: *token }));
+                }
+                self.events.push((node, event));
+            }
+            _ => {}
+        }
+    }
+
+    fn write(&mut self, node: usize, write: Write, inputs: &mut Vec<(usize, Input)>) -> Outcome {
+        let current = self.registers.get(&write.key);
+        if current.map(|(version, _)| *version) != write.expect {
+            return Outcome::Conflict(current.map(|(version, value)| entry(&write.key, *version, value)));
+        }
+        match write.put {
+            None => _ = self.registers.remove(&write.key),
+            Some((version, value)) => {
+                if write.ring {
+                    for other in (0..self.engines.len()).filter(|other| *other != node) {
+                        let hint = Hint::Changed(entry(&write.key, version, &value));
+                        inputs.push((other, Input::Hinted(hint)));
+                    }
+                }
+                self.registers.insert(write.key, (version, value));
+            }
+        }
+        Outcome::Applied
+    }
+
+    /// Jumps from wake to wake until then.
+    fn run_for(&mut self, span: Duration) {
+        let end = self.now + span.as_nanos() as u64;
+        loop {
+            let wake = |engine: &Option<Engine>| engine.as_ref().map_or(Time::NEVER, Engine::next_wake).0;
+            let (node, at) = self.engines.iter().map(wake).enumerate().min_by_key(|(_, at)| *at).unwrap();
+            if at > end {
+                break;
+            }
+            self.now = self.now.max(at);
+            self.feed(node, Input::Wake);
+        }
+        self.now = end;
+    }
+
+    fn leaders(&self, role: &str) -> Vec<(usize, u64)> {
+        let leads = |engine: &Option<Engine>| engine.as_ref()?.leads(&name(role), Time(self.now));
+        self.engines.iter().enumerate().filter_map(|(n, engine)| Some((n, leads(engine)?.0))).collect()
+    }
+
+    fn stand_all(&mut self, role: &str) {
+        for n in 0..self.engines.len() {
+            self.feed(n, Input::Stand { role: name(role), standing: standing() });
+        }
+    }
+
+    fn control(&mut self, role: &str, control: Option<RoleControl>) {
+        let epoch = self.registers.keys().map(Key::epoch).max().unwrap();
+        let key = Key::Named(epoch, Kind::RoleControl, name(role));
+        self.nonce += 1;
+        match control {
+            Some(control) => {
+                _ = self.registers.insert(key, (Version(self.nonce), Record::RoleControl(control)))
+            }
+            None => _ = self.registers.remove(&key),
+        }
+    }
+}
+
+fn entry(key: &Key, version: Version, value: &Record) -> Entry {
+    Entry { key: key.clone(), version, value: value.clone() }
+}
+
+const SECOND: Duration = Duration::from_secs(1);
+
+#[test]
+fn a_cold_start_elects_one_at_once() {
+    let mut world = World::new(3);
+    world.stand_all("scheduler");
+    world.run_for(Duration::from_millis(100));
+    assert_eq!(world.leaders("scheduler").len(), 1);
+    world.run_for(60 * SECOND);
+    assert_eq!(world.leaders("scheduler").len(), 1);
+    let elections = world.events.iter().filter(|(_, event)| matches!(event, Event::Elected { .. })).count();
+    assert_eq!(elections, 1);
+}
+
+#[test]
+fn a_crashed_leader_is_replaced_within_the_bound() {
+    let mut world = World::new(3);
+    world.stand_all("scheduler");
+    world.run_for(7 * SECOND);
+    let (leader, token) = world.leaders("scheduler")[0];
+    world.engines[leader] = None;
+    let bound = Timing::default().bounds().crash;
+    world.run_for(bound);
+    let (next, next_token) = world.leaders("scheduler")[0];
+    assert!(next != leader && next_token == token + 1);
+}
+
+#[test]
+fn a_clean_stop_hands_over_at_once() {
+    let mut world = World::new(2);
+    world.stand_all("scheduler");
+    world.run_for(5 * SECOND);
+    let (leader, _) = world.leaders("scheduler")[0];
+    world.feed(leader, Input::Stop);
+    assert!(world.engines[leader].as_ref().unwrap().is_stopped());
+    world.run_for(Duration::from_millis(60));
+    assert_eq!(world.leaders("scheduler")[0].0, 1 - leader);
+}
+
+#[test]
+fn a_resignation_hands_over_and_the_former_leader_stands_last() {
+    let mut world = World::new(3);
+    world.stand_all("scheduler");
+    world.run_for(5 * SECOND);
+    let (leader, token) = world.leaders("scheduler")[0];
+    world.feed(
+        leader,
+        Input::Release { role: name("scheduler"), token: Token(token), reason: Reason::Resigned },
+    );
+    world.run_for(Duration::from_millis(60));
+    assert_ne!(world.leaders("scheduler")[0].0, leader);
+    assert_eq!(world.leaders("scheduler")[0].1, token + 1);
+}
+
+#[test]
+fn a_paused_role_has_no_leader_until_it_is_resumed() {
+    let mut world = World::new(2);
+    world.stand_all("scheduler");
+    world.run_for(3 * SECOND);
+    let order = record::Order { by: "me".into(), why: "test".into(), at: Wall(0) };
+    world.control("scheduler", Some(RoleControl { pause: Some(order), ..RoleControl::default() }));
+    world.run_for(3 * SECOND);
+    assert_eq!(world.leaders("scheduler"), []);
+    world.control("scheduler", None);
+    world.run_for(3 * SECOND);
+    assert_eq!(world.leaders("scheduler").len(), 1);
+}
+
+#[test]
+fn a_transfer_reaches_its_target_and_fells_nobody_else() {
+    let mut world = World::new(3);
+    world.stand_all("scheduler");
+    world.run_for(7 * SECOND);
+    let (leader, token) = world.leaders("scheduler")[0];
+    let target = (leader + 1) % 3;
+    let request = record::Request {
+        id: SessionId(99),
+        token: Token(token),
+        to: Some(name(&format!("node-{target}"))),
+        preemption: false,
+        patience: 10 * SECOND,
+        order: record::Order { by: "me".into(), why: String::new(), at: Wall(0) },
+        answer: record::Answer::Open,
+    };
+    world.control("scheduler", Some(RoleControl { request: Some(request), ..RoleControl::default() }));
+    world.run_for(3 * SECOND);
+    assert_eq!(world.leaders("scheduler"), [(target, token + 1)]);
+    world.run_for(30 * SECOND);
+    assert_eq!(world.leaders("scheduler"), [(target, token + 1)]);
+    assert!(
+        !world.registers.keys().any(|key| key.kind() == Kind::RoleControl),
+        "the request is cleared away"
+    );
+}
+
+#[test]
+fn a_second_process_of_the_same_name_never_leads_while_the_first_lives() {
+    let mut world = World::new(1);
+    world.stand_all("scheduler");
+    world.run_for(2 * SECOND);
+    let twin = Config { node: name("node-0"), timing: Timing::default(), class: Class::B, mutant: None };
+    world.engines.push(Some(Engine::new(twin)));
+    world.feed(1, Input::Start);
+    world.feed(1, Input::Stand { role: name("scheduler"), standing: standing() });
+    world.run_for(20 * SECOND);
+    assert_eq!(world.leaders("scheduler").len(), 1);
+    assert!(world.events.iter().any(|(n, event)| *n == 1 && matches!(event, Event::NameTaken { .. })));
+    world.engines[0] = None;
+    world.run_for(Timing::default().bounds().crash);
+    assert_eq!(world.leaders("scheduler"), [(1, 2)]);
+}
+
+#[test]
+fn steady_state_costs_do_not_grow_with_the_number_of_roles() {
+    let cost = |roles: usize| {
+        let mut world = World::new(2);
+        for n in 0..roles {
+            world.stand_all(&format!("role-{n}"));
+        }
+        world.run_for(10 * SECOND);
+        world.operations = 0;
+        world.run_for(60 * SECOND);
+        world.operations
+    };
+    let (one, many) = (cost(1), cost(1000));
+    assert_eq!(one, 2 * 120, "two operations per beat and node");
+    assert_eq!(many, one);
+}
+
+#[test]
+fn a_thousand_roles_of_a_dead_node_are_led_again() {
+    let mut world = World::new(3);
+    for n in 0..1000 {
+        world.stand_all(&format!("role-{n}"));
+    }
+    world.run_for(10 * SECOND);
+    let led = |world: &World, node: usize| {
+        (0..1000).filter(|n| world.leaders(&format!("role-{n}")).iter().any(|(l, _)| *l == node)).count()
+    };
+    let busiest = (0..3).max_by_key(|node| led(&world, *node)).unwrap();
+    world.engines[busiest] = None;
+    world.run_for(Timing::default().bounds().crash);
+    let others: usize = (0..3).filter(|n| *n != busiest).map(|n| led(&world, n)).sum();
+    assert_eq!(others, 1000);
+}
