@@ -51,6 +51,8 @@ pub struct Request {
     pub body: Body,
     /// Whether anybody waits for the answer.
     pub answered: bool,
+    /// Whether another copy of it is on its way, so that nobody can say that it will never happen.
+    pub doubled: bool,
 }
 
 /// What an operation asks for.

@@ -11,7 +11,7 @@ use crate::rng::{Ppm, Rng};
 use crate::swarm::{Settings, WitnessKind};
 
 /// Aims a world at what shows this mistake.
-pub fn aim(settings: &mut Settings, mutant: Mutant, rng: &mut Rng) {
+pub(crate) fn aim(settings: &mut Settings, mutant: Mutant, rng: &mut Rng) {
     settings.class = Class::B;
     settings.roles.truncate(3);
     settings.span = settings.span.min(60 * settings.net.stale.max(SECOND));

@@ -2,7 +2,7 @@
 
 use tenure_core::engine::Class;
 use tenure_core::record::SessionState;
-use tenure_core::{Name, SessionId, Time, Token};
+use tenure_core::{Key, Name, Record, Time, Token};
 
 use crate::clock::{Clock, Instant};
 use crate::process::{Pid, Process};
@@ -77,9 +77,21 @@ impl Scene {
 
     /// Whether the register of a session says that it is over.
     #[must_use]
-    pub fn is_over(&self, session: SessionId) -> bool {
-        let record = self.store.epoch().and_then(|epoch| self.store.session(epoch, session));
-        record.is_some_and(|record| record.state != SessionState::Live)
+    pub fn is_over(&self, session: &Key) -> bool {
+        self.state_of(session).is_some_and(|state| state != SessionState::Live)
+    }
+
+    /// Whether the register of a session says that it may be valid.
+    #[must_use]
+    pub fn is_live(&self, session: &Key) -> bool {
+        self.state_of(session) == Some(SessionState::Live)
+    }
+
+    fn state_of(&self, session: &Key) -> Option<SessionState> {
+        match self.store.get(session) {
+            Some((_, Record::Session(record))) => Some(record.state),
+            _ => None,
+        }
     }
 
     /// Whether everything that an acknowledged write can promise still holds.

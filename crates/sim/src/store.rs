@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use tenure_core::record::{Cluster, Session, SessionState};
+use tenure_core::record::{Cluster, SessionState};
 use tenure_core::{Entry, Epoch, Key, Kind, Name, Outcome, Query, Record, SessionId, Version, Write};
 
 use crate::clock::Instant;
@@ -55,15 +55,6 @@ impl Store {
     pub fn epoch(&self) -> Option<Epoch> {
         match self.get(&Key::Cluster) {
             Some((_, Record::Cluster(Cluster { epoch, .. }))) => Some(*epoch),
-            _ => None,
-        }
-    }
-
-    /// The record of a session.
-    #[must_use]
-    pub fn session(&self, epoch: Epoch, id: SessionId) -> Option<&Session> {
-        match self.get(&Key::Session(epoch, id)) {
-            Some((_, Record::Session(session))) => Some(session),
             _ => None,
         }
     }

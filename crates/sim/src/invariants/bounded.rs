@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use tenure_core::engine::BATCH;
-use tenure_core::{Input, Key, OpId, Output, Time};
+use tenure_core::{Event, Input, Key, OpId, Output, Time};
 
-use super::{PerProcess, Sent, Verdict};
+use super::{Act, PerProcess, Sent, Verdict};
 use crate::process::Pid;
 use crate::scene::Scene;
 
@@ -32,12 +32,23 @@ impl Bounded {
         let awaited = self.0.get(sent.pid);
         for write in sent.writes {
             let before = awaited.insert(write.key.clone(), (sent.op, sent.local));
+            // A session that ends abandons its beat: it is neither counted nor awaited any more.
+            if Act::of(write) == Act::Close {
+                continue;
+            }
             if let Some((op, at)) = before.filter(|(_, at)| sent.local < at.after(timeout)) {
                 let age = sent.local.since(at);
                 return Err(format!("{} is written while {op:?} of {age:?} ago is awaited there", write.key));
             }
         }
         Ok(())
+    }
+
+    /// A session that is over takes what was sent under it along: it is void, and nobody waits for it.
+    pub(super) fn event(&mut self, pid: Pid, event: &Event) {
+        if let Event::SessionOver { .. } = event {
+            self.0.get(pid).clear();
+        }
     }
 
     pub(super) fn answered(&self, scene: &Scene, outputs: &[Output]) -> Verdict {

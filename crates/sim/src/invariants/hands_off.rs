@@ -73,7 +73,7 @@ impl HandsOff {
 
     fn session_applied(&mut self, before: &Scene, id: SessionId, write: &Write) -> Verdict {
         let Some((_, Record::Session(record))) = &write.put else {
-            let over = before.is_over(id);
+            let over = before.is_over(&write.key);
             return if over { Ok(()) } else { Err(format!("{id:?} is deleted before it is over")) };
         };
         if record.state != SessionState::Live {

@@ -33,7 +33,7 @@ impl Identity {
                 return Err(format!("{id:?} is opened a second time"));
             }
             let Some(before) = *self.used.get(sent.pid) else { continue };
-            let left_open = scene.store.session(*epoch, before).is_some() && !scene.is_over(before);
+            let left_open = scene.is_live(&Key::Session(*epoch, before));
             if left_open && scene.is_durable() && scene.processes[sent.pid].twin.is_none() {
                 return Err(format!("{id:?} is opened while {before:?} is left open"));
             }

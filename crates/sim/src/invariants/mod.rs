@@ -116,7 +116,7 @@ impl Invariants {
         for output in outputs {
             match output {
                 Output::Valid { until } => {
-                    let verdict = self.validity.valid(pid, *until);
+                    let verdict = self.validity.valid(scene, pid, *until);
                     self.note("only an acknowledged write extends validity", verdict);
                     let verdict = identity::no_two_twins(scene, pid);
                     self.note("a twin is noticed", verdict);
@@ -168,8 +168,9 @@ impl Invariants {
     fn event(&mut self, scene: &Scene, pid: Pid, event: &Event) {
         let verdict = self.alternation.event(pid, event);
         self.note("grant and revoke alternate", verdict);
-        self.validity.event(pid, event);
+        self.validity.event(scene, pid, event);
         self.identity.event(pid, event);
+        self.bounded.event(pid, event);
         let verdict = self.requests.event(scene, pid, event);
         self.note("a request fells only the tenure it names", verdict);
         if let Event::Elected { role, token } = event {

@@ -23,18 +23,24 @@ struct Beat {
     sent: Time,
 }
 
-/// What one process may rely on.
-#[derive(Debug, Clone, Default)]
+/// One session that was opened.
+#[derive(Debug, Clone)]
 struct Lease {
-    beats: VecDeque<Beat>,
-    session: Option<SessionId>,
+    session: SessionId,
     until: Time,
     cancelled: bool,
 }
 
+/// What one process sent, and the leases that it got; the newest last.
+#[derive(Debug, Clone, Default)]
+struct Owner {
+    beats: VecDeque<Beat>,
+    leases: VecDeque<Lease>,
+}
+
 /// What each process may rely on.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Validity(PerProcess<Lease>);
+pub(super) struct Validity(PerProcess<Owner>);
 
 impl Validity {
     pub(super) fn begun(&mut self, pid: Pid, twin_of: Option<Pid>) {
@@ -42,20 +48,20 @@ impl Validity {
     }
 
     pub(super) fn sent(&mut self, sent: Sent<'_>) -> Verdict {
-        let lease = self.0.get(sent.pid);
+        let owner = self.0.get(sent.pid);
         for (item, write) in sent.writes.iter().enumerate() {
             let act = Act::of(write);
             let (Act::Open | Act::Beat, Key::Session(_, id), Some((version, _))) = (act, &write.key, &write.put) else {
                 continue;
             };
-            if act == Act::Beat && lease.cancelled && lease.session == Some(*id) {
+            if act == Act::Beat && owner.lease(*id).is_some_and(|lease| lease.cancelled) {
                 return Err(format!("a beat of {id:?} after its work was told to stop"));
             }
-            if lease.beats.len() >= REMEMBERED {
-                lease.beats.pop_front();
+            if owner.beats.len() >= REMEMBERED {
+                owner.beats.pop_front();
             }
             let opens = act == Act::Open;
-            lease.beats.push_back(Beat { op: sent.op, item, session: *id, version: *version, opens, sent: sent.local });
+            owner.beats.push_back(Beat { op: sent.op, item, session: *id, version: *version, opens, sent: sent.local });
         }
         Ok(())
     }
@@ -63,42 +69,55 @@ impl Validity {
     pub(super) fn received(&mut self, scene: &Scene, pid: Pid, local: Time, input: &Input) {
         let Input::Replied { op, reply: Reply::Written(outcomes) } = input else { return };
         let hold = scene.node(pid).timing.hold();
-        let lease = self.0.get(pid);
+        let owner = self.0.get(pid);
         for (item, outcome) in outcomes.iter().enumerate() {
             let acknowledged = match outcome {
-                Outcome::Applied => lease.beats.iter().find(|beat| beat.op == *op && beat.item == item),
+                Outcome::Applied => owner.beats.iter().rev().find(|beat| beat.op == *op && beat.item == item),
                 // A conflict that returns my own value tells that it was applied, whichever sending of it was.
-                Outcome::Conflict(Some(entry)) => lease.beats.iter().find(|beat| beat.version == entry.version),
+                Outcome::Conflict(Some(entry)) => owner.beats.iter().find(|beat| beat.version == entry.version),
                 _ => None,
             };
             if let Some(beat) = acknowledged.cloned() {
-                lease.acknowledge(&beat, local, beat.sent.after(hold));
+                owner.acknowledge(&beat, local, beat.sent.after(hold));
             }
         }
     }
 
-    pub(super) fn valid(&mut self, pid: Pid, until: Time) -> Verdict {
-        let allowed = self.0.get(pid).until;
+    /// The process says until when it may be relied on.
+    pub(super) fn valid(&mut self, scene: &Scene, pid: Pid, until: Time) -> Verdict {
+        let Some((session, _)) = scene.processes[pid].engine.session() else { return Ok(()) };
+        let allowed = self.0.get(pid).lease(session).map_or(Time(0), |lease| lease.until);
         if until <= allowed {
             return Ok(());
         }
         let more = until.since(allowed);
-        Err(format!("p{pid} relies on its lease for {more:?} longer than any acknowledged beat allows"))
+        Err(format!("p{pid} relies on {session:?} for {more:?} longer than any acknowledged beat allows"))
     }
 
-    pub(super) fn event(&mut self, pid: Pid, event: &Event) {
-        if let Event::Draining { forced: true, .. } = event {
-            self.0.get(pid).cancelled = true;
+    pub(super) fn event(&mut self, scene: &Scene, pid: Pid, event: &Event) {
+        let Event::Draining { forced: true, .. } = event else { return };
+        let Some((session, _)) = scene.processes[pid].engine.session() else { return };
+        if let Some(lease) = self.0.get(pid).lease(session) {
+            lease.cancelled = true;
         }
     }
 }
 
-impl Lease {
+impl Owner {
+    fn lease(&mut self, session: SessionId) -> Option<&mut Lease> {
+        self.leases.iter_mut().rev().find(|lease| lease.session == session)
+    }
+
     fn acknowledge(&mut self, beat: &Beat, local: Time, until: Time) {
-        if beat.opens && self.session != Some(beat.session) {
-            *self = Self { beats: std::mem::take(&mut self.beats), session: Some(beat.session), until, cancelled: false };
-        } else if self.session == Some(beat.session) && local < self.until && !self.cancelled {
-            self.until = self.until.max(until);
+        match self.lease(beat.session) {
+            Some(lease) if local < lease.until && !lease.cancelled => lease.until = lease.until.max(until),
+            None if beat.opens => {
+                if self.leases.len() >= REMEMBERED {
+                    self.leases.pop_front();
+                }
+                self.leases.push_back(Lease { session: beat.session, until, cancelled: false });
+            }
+            _ => {}
         }
     }
 }

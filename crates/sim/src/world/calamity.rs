@@ -209,7 +209,7 @@ impl World {
             _ => None,
         }).collect();
         let over: Vec<_> = self.scene.store.entries().filter_map(|(key, _)| match key {
-            Key::Session(_, id) if self.scene.is_over(*id) && !held.contains(id) => Some(key.clone()),
+            Key::Session(_, id) if self.scene.is_over(key) && !held.contains(id) => Some(key.clone()),
             _ => None,
         }).collect();
         if !over.is_empty() {

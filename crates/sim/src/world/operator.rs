@@ -77,6 +77,7 @@ impl World {
             id: SessionId(self.rng.nonce()),
             token: if past { Token(token.0.saturating_sub(1)) } else { token },
             to,
+            preemption: false,
             patience: Duration::from_millis(self.rng.between(0, 2 * ttl.as_millis() as u64)),
             order: order(),
             answer: Answer::Open,

@@ -134,6 +134,7 @@ impl World {
             Output::Attest { session } => self.attest(pid, session),
             Output::Attend { session, .. } => self.attend(pid, session),
             Output::Ignore { session } => self.witnesses.ignore(session, pid),
+            Output::Release { session } => self.release_witness(session),
             Output::Valid { until } => self.scene.processes[pid].until = until,
             Output::Event(event) => self.publish(pid, event),
         }

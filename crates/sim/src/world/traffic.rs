@@ -9,6 +9,13 @@ use crate::faults::Mishap;
 use crate::invariants::Act;
 use crate::process::Pid;
 
+impl Request {
+    /// What a store may say that does not carry it out.
+    fn denied(&self) -> Fate {
+        if self.doubled { Fate::Unknown } else { Fate::NotApplied }
+    }
+}
+
 impl World {
     /// An operation leaves a process, `held_up` after it was decided.
     pub(super) fn send(&mut self, pid: Pid, op: OpId, body: Body, held_up: Instant) {
@@ -21,13 +28,14 @@ impl World {
             self.fail_later(pid, op, held_up);
             return;
         };
-        if self.strikes(Mishap::Doubled) {
+        let doubled = self.strikes(Mishap::Doubled);
+        if doubled {
             let again = self.delay();
             let answered = self.rng.coin();
-            let request = Request { pid, op, body: body.clone(), answered };
+            let request = Request { pid, op, body: body.clone(), answered, doubled };
             self.agenda.add(self.scene.now + held_up + way + again, Happening::Arrive(Box::new(request)));
         }
-        let request = Request { pid, op, body, answered: true };
+        let request = Request { pid, op, body, answered: true, doubled };
         self.agenda.add(self.scene.now + held_up + way, Happening::Arrive(Box::new(request)));
     }
 
@@ -38,7 +46,7 @@ impl World {
             return;
         }
         if self.strikes(Mishap::NotApplied) {
-            self.answer(&request, Reply::Failed(Fate::NotApplied));
+            self.answer(&request, Reply::Failed(request.denied()));
             return;
         }
         let unknown = self.strikes(Mishap::Unknown);
@@ -161,7 +169,7 @@ impl World {
     /// The store is out: refused at once, or silence.
     fn refuse(&mut self, request: &Request) {
         match self.rng.index(3) {
-            0 => self.answer(request, Reply::Failed(Fate::NotApplied)),
+            0 => self.answer(request, Reply::Failed(request.denied())),
             1 => self.answer(request, Reply::Failed(Fate::Unknown)),
             _ => {}
         }
