@@ -64,7 +64,7 @@ fn simulate(options: &Options) -> Result<(), String> {
     let began = Instant::now();
     let tally = campaign::simulate(options.from..options.from + count, limit);
     println!("{}", tally.stats.report(began.elapsed()));
-    let failures: Vec<_> = tally.failures.iter().take(20).map(Failure::to_string).collect();
+    let failures: Vec<_> = tally.failures.iter().take(100).map(Failure::to_string).collect();
     if failures.is_empty() { Ok(()) } else { Err(failures.join("\n")) }
 }
 

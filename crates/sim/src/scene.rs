@@ -27,6 +27,8 @@ pub struct Scene {
     pub store: Store,
     /// The store went back to an older state: from here on two may lead, and only the token helps.
     pub rolled_back: bool,
+    /// The store forgot something, whatever it was.
+    pub forgot: bool,
 }
 
 impl Scene {
@@ -59,20 +61,19 @@ impl Scene {
         }
     }
 
-    /// Whether these two are twins that could not know it yet: one lease after they parted, one of them must.
+    /// Whether one of these was cloned so lately that it could not know it yet. What twins do to each other, and to
+    /// roles that both believe to lead, nothing can prevent but the token; it must only come to an end.
     #[must_use]
-    pub fn are_fresh_twins(&self, one: Pid, other: Pid) -> bool {
-        let fresh = |a: Pid, b: Pid| {
-            let process = &self.processes[a];
-            process.twin.is_some_and(|(twin, since)| twin == b && self.now <= since + self.twin_grace(a))
-        };
-        fresh(one, other) || fresh(other, one)
+    pub fn is_excused(&self, one: Pid, other: Pid) -> bool {
+        self.is_fresh_twin(one) || self.is_fresh_twin(other)
     }
 
-    /// How long a twin may go on: the lease that both inherited, in true time.
-    fn twin_grace(&self, pid: Pid) -> Instant {
+    fn is_fresh_twin(&self, pid: Pid) -> bool {
+        // One lease until the twin whose beats are refused is out, and as long until the other has looked at every
+        // role that it may have lost.
         let ttl = self.node(pid).timing.ttl.as_nanos() as Instant;
-        ttl + ttl / 4
+        let grace = (2 + self.settings.roles.len() as Instant) * ttl;
+        self.processes[pid].twin.is_some_and(|(_, since)| self.now <= since + grace)
     }
 
     /// Whether the register of a session says that it is over.

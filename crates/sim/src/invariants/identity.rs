@@ -45,7 +45,7 @@ impl Identity {
 /// Twins use one session together no longer than the lease that both inherited.
 pub(super) fn no_two_twins(scene: &Scene, pid: Pid) -> Verdict {
     let Some((twin, _)) = scene.processes[pid].twin else { return Ok(()) };
-    if !scene.processes[twin].is_alive() || scene.are_fresh_twins(pid, twin) {
+    if !scene.processes[twin].is_alive() || scene.is_excused(pid, twin) {
         return Ok(());
     }
     let valid = |pid: Pid| {

@@ -76,7 +76,7 @@ fn alone(scene: &Scene, pid: Pid, role: &Name, others: &[Pid]) -> Verdict {
         return Ok(());
     }
     let Some(token) = scene.leads(pid, role) else { return Ok(()) };
-    for other in others.iter().filter(|other| **other != pid && !scene.are_fresh_twins(pid, **other)) {
+    for other in others.iter().filter(|other| **other != pid && !scene.is_excused(pid, **other)) {
         if let Some(held) = scene.leads(*other, role) {
             return Err(format!("{role} is led by p{pid} with {token} and by p{other} with {held}"));
         }

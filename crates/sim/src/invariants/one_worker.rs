@@ -11,7 +11,7 @@ pub(super) fn working(scene: &Scene, id: WorkId) -> Verdict {
         return Ok(());
     }
     for (other_id, other) in scene.works.iter() {
-        let twins = scene.are_fresh_twins(work.pid, other.pid);
+        let twins = scene.is_excused(work.pid, other.pid);
         if other_id != id && other.role == work.role && scene.is_working(other) && !twins {
             let (role, mine, theirs) = (&work.role, work.pid, other.pid);
             return Err(format!(

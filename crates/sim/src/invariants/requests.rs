@@ -55,7 +55,7 @@ impl Requests {
     }
 
     fn not_paused(&self, scene: &Scene, pid: Pid, role: &Name, token: Token) -> Verdict {
-        let fresh_reads = scene.settings.odds(Mishap::Stale) == 0 && !scene.rolled_back;
+        let fresh_reads = scene.settings.odds(Mishap::Stale) == 0 && !scene.forgot;
         let (Some(since), Some((claimed, at))) = (self.paused_since.get(role), self.claimed.get(role)) else {
             return Ok(());
         };

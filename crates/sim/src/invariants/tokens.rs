@@ -12,7 +12,7 @@ use crate::scene::Scene;
 
 /// The highest token of any tenure that began, for each role: what a fenced resource has seen.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Tokens(BTreeMap<Name, Token>);
+pub(super) struct Tokens(BTreeMap<Name, (Token, Pid)>);
 
 impl Tokens {
     pub(super) fn applied(&self, before: &Scene, write: &Write) -> Verdict {
@@ -31,12 +31,13 @@ impl Tokens {
     }
 
     pub(super) fn elected(&mut self, scene: &Scene, pid: Pid, role: &Name, token: Token) -> Verdict {
-        let highest = self.0.entry(role.clone()).or_default();
-        if token <= *highest {
+        let (highest, by) = self.0.entry(role.clone()).or_default();
+        // Twins may have been parted between the claim and the election.
+        if token <= *highest && !scene.is_excused(pid, *by) {
             let name = &scene.node(pid).name;
             return Err(format!("{role} is led by {name} with {token} after {highest}"));
         }
-        *highest = token;
+        (*highest, *by) = (token.max(*highest), pid);
         Ok(())
     }
 }

@@ -223,12 +223,13 @@ impl World {
         let lost = self.rng.between(0, self.scene.settings.net.stale);
         let to = self.scene.now.saturating_sub(lost);
         self.scene.store.forget_since(to);
-        self.scene.rolled_back = true;
+        (self.scene.rolled_back, self.scene.forgot) = (true, true);
         self.tell_of_forgetting();
     }
 
     fn forget_all(&mut self) {
         self.scene.store.forget_all();
+        self.scene.forgot = true;
         self.tell_of_forgetting();
     }
 
@@ -248,7 +249,7 @@ impl World {
         if !keys.is_empty() {
             let key = self.rng.pick(&keys).clone();
             self.set_register(&key, None);
-            self.scene.rolled_back = true;
+            (self.scene.rolled_back, self.scene.forgot) = (true, true);
         }
     }
 }

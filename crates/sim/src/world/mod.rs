@@ -85,6 +85,7 @@ impl World {
                 works: Works::default(),
                 store: Store::new(if needs_memory(&settings) { memory } else { 0 }),
                 rolled_back: false,
+                forgot: false,
                 settings,
             },
             checks: Invariants::default(),
