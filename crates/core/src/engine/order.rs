@@ -56,6 +56,19 @@ impl Engine {
     }
 }
 
+/// The order in which candidates, given with their priorities, claim a role whose register holds `record`.
+#[must_use]
+pub fn in_order(
+    role: &Name,
+    record: Option<&RoleRecord>,
+    candidates: impl IntoIterator<Item = (Name, i32)>,
+) -> Vec<Name> {
+    let mut line: Vec<(Place, Name)> =
+        candidates.into_iter().map(|(node, priority)| (place(role, &node, priority, record), node)).collect();
+    line.sort();
+    line.into_iter().map(|(_, node)| node).collect()
+}
+
 fn step(rank: usize, jitter: u64) -> Duration {
     if rank == 0 {
         return Duration::ZERO;

@@ -54,12 +54,15 @@ impl Engine {
         let Some(role) = self.roles.get(name) else { return };
         let hinted = matches!(role.view, View::Seen { hinted: true, .. });
         let back = view.progress() < role.view.progress() || view.progress().0 < role.highest;
+        // Seeing the same once more is no news: a register that went back once must not alarm for ever.
+        let news = view.version() != role.view.version() || matches!(role.view, View::Unknown);
         if back && !hinted {
             match self.config.class {
                 // Nothing is ever forgotten there: the read was stale.
                 Class::A | Class::B if !matches!(view, View::Absent) => return,
                 Class::A | Class::B => {}
-                Class::C => self.quarantine(cx),
+                Class::C if news => self.quarantine(cx),
+                Class::C => {}
             }
         }
         self.learn(name, view, cx);
