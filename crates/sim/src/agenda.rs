@@ -114,7 +114,7 @@ impl Agenda {
     }
 
     /// What happens next.
-    pub fn next(&mut self) -> Option<(Instant, Happening)> {
+    pub fn take(&mut self) -> Option<(Instant, Happening)> {
         self.due.pop().map(|Reverse(due)| (due.at, due.what))
     }
 

@@ -9,6 +9,12 @@ use crate::stats::Stats;
 use crate::trace::Trace;
 use crate::world;
 
+/// How many times more worlds are wanted than an everyday run has: ten with `TENURE_LONG=1` in the environment.
+#[must_use]
+pub fn scale() -> u64 {
+    if std::env::var_os("TENURE_LONG").is_some_and(|value| value == "1") { 10 } else { 1 }
+}
+
 /// A world in which something was wrong.
 #[derive(Debug, Clone)]
 pub struct Failure {
@@ -66,7 +72,11 @@ impl std::fmt::Display for Catch {
         let name = format!("{:?}", self.mutant);
         match &self.caught {
             Some(Failure { seed, violation: Violation { invariant, what } }) => {
-                write!(f, "{name:<26} caught in world {} (seed {seed}) by \"{invariant}\": {what}", self.worlds)
+                write!(
+                    f,
+                    "{name:<26} caught in world {} (seed {seed}) by \"{invariant}\": {what}",
+                    self.worlds
+                )
             }
             None => write!(f, "{name:<26} SURVIVED {} worlds", self.worlds),
         }

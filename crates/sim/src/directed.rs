@@ -2,16 +2,16 @@
 //!
 //! This only turns the odds; the world stays random, and the invariants know nothing of it.
 
-use tenure_core::Mutant;
 use tenure_core::engine::Class;
+use tenure_core::{Mutant, Name};
 
 use crate::clock::{Instant, MILLI, SECOND};
 use crate::faults::{Fault, Mishap};
-use crate::rng::{Ppm, Rng};
+use crate::rng::Ppm;
 use crate::swarm::{Settings, WitnessKind};
 
 /// Aims a world at what shows this mistake.
-pub(crate) fn aim(settings: &mut Settings, mutant: Mutant, rng: &mut Rng) {
+pub(crate) fn aim(settings: &mut Settings, mutant: Mutant, base: Instant) {
     settings.class = Class::B;
     settings.roles.truncate(3);
     settings.span = settings.span.min(60 * settings.net.stale.max(SECOND));
@@ -35,8 +35,14 @@ pub(crate) fn aim(settings: &mut Settings, mutant: Mutant, rng: &mut Rng) {
             add(settings, &[(Fault::Pause, 10), (Fault::Cut, 10), (Fault::Outage, 5)]);
             settings.fault_every = settings.fault_every.map(|every| every.min(settings.span / 40));
         }
-        Mutant::OpeningSentTwice | Mutant::UnknownIsSuccess | Mutant::UnknownIsFailure | Mutant::StrayIgnored => {
-            often(settings, &[(Mishap::RequestLost, 100_000), (Mishap::ReplyLost, 200_000), (Mishap::Unknown, 100_000)]);
+        Mutant::OpeningSentTwice
+        | Mutant::UnknownIsSuccess
+        | Mutant::UnknownIsFailure
+        | Mutant::StrayIgnored => {
+            often(
+                settings,
+                &[(Mishap::RequestLost, 100_000), (Mishap::ReplyLost, 200_000), (Mishap::Unknown, 100_000)],
+            );
             add(settings, &[(Fault::Pause, 10), (Fault::Crash, 5)]);
         }
         Mutant::RequestFellsAnyone | Mutant::PauseNotReread => {
@@ -44,10 +50,15 @@ pub(crate) fn aim(settings: &mut Settings, mutant: Mutant, rng: &mut Rng) {
             settings.operator_every = Some(settings.span / 80);
             add(settings, &[(Fault::Crash, 5)]);
         }
+        // With few roles each is looked at in turn before anybody misses the hint.
         Mutant::FreedIgnored => {
-            settings.net.rings = rng.coin();
-            often(settings, &[(Mishap::HintLost, 700_000)]);
-            settings.user_every = Some(settings.span / 40);
+            only(settings, WitnessKind::None, &[]);
+            settings.roles = many_roles();
+            settings.net.rings = false;
+            settings.net.odds.fill(0);
+            settings.wishes = [1, 0, 0, 0, 0];
+            settings.span = 15 * base;
+            settings.user_every = Some(base / 40);
         }
         Mutant::ReleaseBeforeStopped => settings.user_every = Some(settings.span / 40),
         Mutant::BeatAfterCancel => {
@@ -64,6 +75,10 @@ pub(crate) fn aim(settings: &mut Settings, mutant: Mutant, rng: &mut Rng) {
     if settings.fault_every.is_none() {
         settings.fault_every = Some(settings.span / 30);
     }
+}
+
+fn many_roles() -> Vec<Name> {
+    (0..300).map(|index| Name::new(format!("r{index}")).expect("a letter and digits")).collect()
 }
 
 fn forgetting(settings: &mut Settings) {

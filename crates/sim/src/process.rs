@@ -34,6 +34,8 @@ pub struct Process {
     pub life: Life,
     /// What waits while it is frozen.
     pub queue: VecDeque<Input>,
+    /// When its engine wants to be woken, by its own clock.
+    pub wants: Time,
     /// When the next wake is due; an earlier entry of the agenda is void.
     pub wake_at: Instant,
     /// Until when its tenures may be relied on, as its engine said last.
@@ -62,6 +64,7 @@ impl Process {
             clock,
             life: Life::Running,
             queue: VecDeque::new(),
+            wants: Time::NEVER,
             wake_at: Instant::MAX,
             until: Time(0),
             stopping: false,

@@ -44,6 +44,20 @@ impl Rng {
         &from[self.index(from.len())]
     }
 
+    /// An index into these weights, each as often as it weighs; none if nothing weighs anything.
+    pub fn weighed(&mut self, weights: &[u64]) -> Option<usize> {
+        let total: u64 = weights.iter().sum();
+        if total == 0 {
+            return None;
+        }
+        let mut draw = self.between(1, total);
+        weights.iter().position(|weight| {
+            let found = draw <= *weight;
+            draw = draw.saturating_sub(*weight);
+            found
+        })
+    }
+
     /// Between `low` and `high`, every order of magnitude equally often.
     pub fn magnitude(&mut self, low: u64, high: u64) -> u64 {
         let (low, high) = (low.max(1) as f64, high.max(1) as f64);

@@ -72,11 +72,21 @@ impl Stats {
 
 impl fmt::Display for Stats {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "{} worlds, {:.1} simulated hours, {} violations", self.worlds, self.hours(), self.violations)?;
+        writeln!(
+            f,
+            "{} worlds, {:.1} simulated hours, {} violations",
+            self.worlds,
+            self.hours(),
+            self.violations
+        )?;
         writeln!(f, "{} engine steps, {} messages", self.steps, self.messages)?;
         write!(f, "{} tenures, {} sessions, ", self.tenures, self.sessions)?;
         writeln!(f, "{} expulsions ({} by evidence)", self.expulsions, self.by_evidence)?;
-        writeln!(f, "slowest recovery after healing: {:.1} % of its bound", self.slowest_recovery as f64 / 10.0)?;
+        writeln!(
+            f,
+            "slowest recovery after healing: {:.1} % of its bound",
+            self.slowest_recovery as f64 / 10.0
+        )?;
         write!(f, "faults:")?;
         for (fault, count) in Fault::ALL.iter().zip(self.faults) {
             write!(f, " {fault:?} {count}")?;

@@ -112,7 +112,10 @@ impl Store {
         }
         for (epoch, kind) in &query.kinds {
             let first = first_key(*epoch, *kind);
-            let of_kind = self.registers.range(first..).take_while(|(key, _)| key.kind() == *kind && key.epoch() == *epoch);
+            let of_kind = self
+                .registers
+                .range(first..)
+                .take_while(|(key, _)| key.kind() == *kind && key.epoch() == *epoch);
             found.extend(of_kind.filter_map(|(key, register)| entry(key, register, instant)));
         }
         found
@@ -138,7 +141,9 @@ impl Store {
     }
 
     fn is_refused(&self, write: &Write) -> bool {
-        let (Key::Session(_, id), Some(_), Some((_, Record::Session(record)))) = (&write.key, write.expect, &write.put) else {
+        let (Key::Session(_, id), Some(_), Some((_, Record::Session(record)))) =
+            (&write.key, write.expect, &write.put)
+        else {
             return false;
         };
         record.state == SessionState::Live && self.dropped.contains(id)
@@ -146,7 +151,11 @@ impl Store {
 }
 
 fn entry(key: &Key, register: &Register, instant: Instant) -> Option<Entry> {
-    register.at(instant).map(|(version, value)| Entry { key: key.clone(), version: *version, value: value.clone() })
+    register.at(instant).map(|(version, value)| Entry {
+        key: key.clone(),
+        version: *version,
+        value: value.clone(),
+    })
 }
 
 fn first_key(epoch: Epoch, kind: Kind) -> Key {

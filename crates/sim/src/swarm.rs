@@ -52,6 +52,26 @@ pub struct NodeSettings {
     pub mutant: Option<Mutant>,
 }
 
+/// What users of the library want from time to time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Wish {
+    /// To stand for a role no longer.
+    Withdraw,
+    /// To stand otherwise than before.
+    Change,
+    /// Some work is done, or failed.
+    Finish,
+    /// Other labels.
+    Describe,
+    /// To stop the process.
+    Stop,
+}
+
+impl Wish {
+    /// Every wish.
+    pub const ALL: [Self; 5] = [Self::Withdraw, Self::Change, Self::Finish, Self::Describe, Self::Stop];
+}
+
 /// How messages travel.
 #[derive(Debug, Clone)]
 pub struct Net {
@@ -92,6 +112,8 @@ pub struct Settings {
     pub weights: [u64; Fault::ALL.len()],
     /// The mean time between two wishes of users (stand, withdraw, release, stop …).
     pub user_every: Option<Instant>,
+    /// How much each [`Wish`] weighs, in its order.
+    pub wishes: [u64; Wish::ALL.len()],
     /// The mean time between two requests of operators.
     pub operator_every: Option<Instant>,
     /// Whether pauses and crashes aim at leaders.
@@ -99,9 +121,9 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// The world of this seed; aimed at what shows `mutant`, if there is one.
+    /// The world of this seed; aimed at what shows a mistake, and with engines that make it, if there is one.
     #[must_use]
-    pub fn draw(rng: &mut Rng, mutant: Option<Mutant>) -> Self {
+    pub fn draw(rng: &mut Rng, aim: Option<Mutant>, mutant: Option<Mutant>) -> Self {
         let class = if rng.chance(150_000) { Class::C } else { *rng.pick(&[Class::A, Class::B]) };
         let witness = match rng.index(5) {
             0 | 1 => WitnessKind::None,
@@ -119,14 +141,15 @@ impl Settings {
             fault_every: Some(base * rng.between(1, 60) / 4),
             weights: draw_weights(rng),
             user_every: rng.coin().then(|| base * rng.between(2, 60) / 2),
+            wishes: [1, 2, 3, 1, 1],
             operator_every: rng.coin().then(|| base * rng.between(2, 60) / 2),
             hunt: rng.coin(),
         };
         if rng.chance(100_000) {
             settings.fault_every = None;
         }
-        if let Some(mutant) = mutant {
-            crate::directed::aim(&mut settings, mutant, rng);
+        if let Some(aim) = aim {
+            crate::directed::aim(&mut settings, aim, base);
         }
         settings.draw_nodes(rng, base, mutant);
         settings.keep_the_assumptions();
@@ -170,7 +193,11 @@ impl Settings {
             self.nodes.push(NodeSettings {
                 name: Name::new(format!("n{index}")).expect("a letter and a digit"),
                 timing,
-                clock_error_ppm: if rng.coin() { *rng.pick(&[-bound, bound]) } else { rng.signed(-bound, bound) },
+                clock_error_ppm: if rng.coin() {
+                    *rng.pick(&[-bound, bound])
+                } else {
+                    rng.signed(-bound, bound)
+                },
                 host: rng.between(1, hosts),
                 work,
                 mutant: mutant.filter(|_| !one_mutated || index == 0),
@@ -198,12 +225,15 @@ impl Settings {
     }
 }
 
+/// The profiles that people use, and everything between the shortest ttl and a minute.
 fn draw_ttl(rng: &mut Rng) -> Instant {
-    match rng.index(10) {
+    match rng.index(20) {
         0..=2 => 5 * SECOND,
         3 => 2 * SECOND,
-        4 => 15 * SECOND,
-        _ => rng.magnitude(400 * MILLI, 30 * SECOND) / MILLI * MILLI,
+        4 | 5 => 15 * SECOND,
+        6 | 7 => 30 * SECOND,
+        8 => 60 * SECOND,
+        _ => rng.magnitude(100 * MILLI, 60 * SECOND) / MILLI * MILLI,
     }
 }
 

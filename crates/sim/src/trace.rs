@@ -28,7 +28,9 @@ impl Trace {
         let (millis, rest) = (now / MILLI, now % MILLI);
         match self {
             Self::Off => {}
-            Self::Kept(text) => writeln!(text, "{millis:>8}.{rest:06} {what}").expect("memory can be written to"),
+            Self::Kept(text) => {
+                writeln!(text, "{millis:>8}.{rest:06} {what}").expect("memory can be written to")
+            }
             Self::Printed => println!("{millis:>8}.{rest:06} {what}"),
         }
     }

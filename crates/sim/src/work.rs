@@ -70,6 +70,8 @@ impl Works {
     /// The work of one tenure.
     #[must_use]
     pub fn find(&self, pid: Pid, role: &Name, token: Token) -> Option<WorkId> {
-        self.iter().find(|(_, work)| work.pid == pid && work.token == token && work.role == *role).map(|(id, _)| id)
+        self.iter()
+            .find(|(_, work)| work.pid == pid && work.token == token && work.role == *role)
+            .map(|(id, _)| id)
     }
 }

@@ -39,7 +39,11 @@ impl Act {
                 SessionState::Expelled => Self::Expel,
             },
             (Key::Named(_, Kind::Role, _), Some((_, Record::Role(role)))) => {
-                if role.holder.is_some() { Self::Claim } else { Self::Resign }
+                if role.holder.is_some() {
+                    Self::Claim
+                } else {
+                    Self::Resign
+                }
             }
             (Key::Named(_, Kind::Node, _), Some(_)) => Self::Describe,
             _ => Self::Other,

@@ -20,7 +20,9 @@ impl Alternation {
         let led = self.0.get(pid);
         match event {
             Event::Elected { role, token } => match led.insert(role.clone(), *token) {
-                Some(before) => Err(format!("{role} was elected with token {token} while it led with {before}")),
+                Some(before) => {
+                    Err(format!("{role} was elected with token {token} while it led with {before}"))
+                }
                 None => Ok(()),
             },
             Event::Draining { role, token, .. } if led.get(role) != Some(token) => {

@@ -4,14 +4,16 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use tenure_core::record::Session;
-use tenure_core::{Entry, Evidence, Input, Key, Outcome, Record, Reply, SessionId, Takeover, Time, Version, Write};
+use tenure_core::{
+    Entry, Evidence, Input, Key, Outcome, Record, Reply, SessionId, Takeover, Time, Version, Write,
+};
 
 use super::{Act, PerProcess, Sent, Verdict};
 use crate::process::Pid;
 use crate::scene::Scene;
 
 /// So many versions of a session are remembered: more than any stale read reaches back to.
-const REMEMBERED: usize = 64;
+const REMEMBERED: usize = 32;
 
 /// What one process has received.
 #[derive(Debug, Clone, Default)]
@@ -49,7 +51,9 @@ impl Expulsion {
 
     pub(super) fn sent(&mut self, scene: &Scene, sent: Sent<'_>) -> Verdict {
         for write in sent.writes.iter().filter(|write| Act::of(write) == Act::Expel) {
-            let (Key::Session(_, id), Some((_, Record::Session(record)))) = (&write.key, &write.put) else { continue };
+            let (Key::Session(_, id), Some((_, Record::Session(record)))) = (&write.key, &write.put) else {
+                continue;
+            };
             let Some(expected) = write.expect else { continue };
             let timing = &scene.node(sent.pid).timing;
             let received = self.0.get(sent.pid);
@@ -78,7 +82,9 @@ impl Expulsion {
                 && before.local(owner) < deadline
             {
                 let early = deadline.since(before.local(owner));
-                return Err(format!("{id:?} is expelled {early:?} before the deadline of its owner p{owner}"));
+                return Err(format!(
+                    "{id:?} is expelled {early:?} before the deadline of its owner p{owner}"
+                ));
             }
         }
         Ok(())
@@ -105,7 +111,9 @@ impl Received {
     fn proves(&self, id: SessionId, record: &Session, local: Time, grace: std::time::Duration) -> bool {
         let Some(named) = &record.witness else { return false };
         self.evidence.iter().any(|(evidence, at)| match evidence {
-            Evidence::Dead { session, witness } => *session == id && *witness == named.id && named.covers_work,
+            Evidence::Dead { session, witness } => {
+                *session == id && *witness == named.id && named.covers_work
+            }
             Evidence::Disconnected { session, witness } => {
                 let counts = record.takeover == Takeover::OnDisconnect && local.since(*at) >= grace;
                 *session == id && *witness == named.id && counts

@@ -44,7 +44,9 @@ impl Grants {
             if Act::of(write) != Act::Claim {
                 continue;
             }
-            let (Key::Named(_, _, name), Some((_, Record::Role(role)))) = (&write.key, &write.put) else { continue };
+            let (Key::Named(_, _, name), Some((_, Record::Role(role)))) = (&write.key, &write.put) else {
+                continue;
+            };
             let Some(holder) = &role.holder else { continue };
             if claims.sent.len() >= REMEMBERED {
                 claims.sent.pop_front();

@@ -44,7 +44,10 @@ impl HandsOff {
                 return Err(format!("{act:?} on {id:?}, the session of somebody else"));
             }
             if act == Act::Beat && !write.expect.is_some_and(|version| wrote.versions.contains(&version)) {
-                return Err(format!("a beat of {id:?} replaces {:?}, which its owner never wrote", write.expect));
+                return Err(format!(
+                    "a beat of {id:?} replaces {:?}, which its owner never wrote",
+                    write.expect
+                ));
             }
             if let (Act::Open | Act::Beat, Some((version, _))) = (act, &write.put) {
                 if wrote.versions.len() >= REMEMBERED {
@@ -82,14 +85,22 @@ impl HandsOff {
             return Err(format!("{id:?} was over and is live again"));
         }
         match before.store.get(&write.key) {
-            Some((_, Record::Session(former))) if promise(former) != promise(record) => {
-                Err(format!("{id:?} changes what it promised: {:?} to {:?}", promise(former), promise(record)))
-            }
+            Some((_, Record::Session(former))) if promise(former) != promise(record) => Err(format!(
+                "{id:?} changes what it promised: {:?} to {:?}",
+                promise(former),
+                promise(record)
+            )),
             _ => Ok(()),
         }
     }
 
-    fn may_replace(&mut self, before: &Scene, pid: Option<Pid>, held_by: SessionId, write: &Write) -> Verdict {
+    fn may_replace(
+        &mut self,
+        before: &Scene,
+        pid: Option<Pid>,
+        held_by: SessionId,
+        write: &Write,
+    ) -> Verdict {
         let own = pid.is_some_and(|pid| self.wrote.get(pid).sessions.contains(&held_by));
         if own || self.over.contains(&held_by) || !before.is_durable() {
             return Ok(());

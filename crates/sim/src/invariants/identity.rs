@@ -53,7 +53,9 @@ pub(super) fn no_two_twins(scene: &Scene, pid: Pid) -> Verdict {
         session.filter(|(_, deadline)| scene.local(pid) < *deadline).map(|(id, _)| id)
     };
     match (valid(pid), valid(twin)) {
-        (Some(one), Some(other)) if one == other => Err(format!("p{pid} and p{twin} both go on with {one:?}")),
+        (Some(one), Some(other)) if one == other => {
+            Err(format!("p{pid} and p{twin} both go on with {one:?}"))
+        }
         _ => Ok(()),
     }
 }

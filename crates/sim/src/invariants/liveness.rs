@@ -1,7 +1,7 @@
 //! No role is orphaned for ever: once everything is healed, each is led within a bound that follows from the times.
 
-use tenure_core::engine::Class;
 use tenure_core::Name;
+use tenure_core::engine::Class;
 
 use super::Verdict;
 use crate::clock::{Instant, SECOND};
@@ -26,16 +26,20 @@ pub fn bound(scene: &Scene) -> Instant {
         (3 * lease + quarantine + 4 * round).as_nanos() as Instant
     });
     let standing = scene.processes.iter().flat_map(|process| process.standing.values());
-    let delays = standing.map(|standing| (standing.takeover_delay + standing.cool_down).as_nanos() as Instant);
+    let delays =
+        standing.map(|standing| (standing.takeover_delay + standing.cool_down).as_nanos() as Instant);
     2 * (longest.max().unwrap_or(0) + delays.max().unwrap_or(0)) + SECOND
 }
 
 /// The roles that somebody stands for and nobody leads at this instant.
 pub fn orphans(scene: &Scene) -> impl Iterator<Item = &Name> {
-    let alive = |scene: &Scene| (0..scene.processes.len()).filter(|pid| scene.processes[*pid].is_alive()).collect::<Vec<_>>();
+    let alive = |scene: &Scene| {
+        (0..scene.processes.len()).filter(|pid| scene.processes[*pid].is_alive()).collect::<Vec<_>>()
+    };
     let pids = alive(scene);
     scene.settings.roles.iter().filter(move |role| {
-        let candidates = pids.iter().any(|pid| scene.processes[*pid].standing.get(*role).is_some_and(|how| how.eligible));
+        let candidates =
+            pids.iter().any(|pid| scene.processes[*pid].standing.get(*role).is_some_and(|how| how.eligible));
         candidates && !pids.iter().any(|pid| scene.leads(*pid, role).is_some())
     })
 }

@@ -1,7 +1,7 @@
 //! On a store that can forget, nobody claims a role that it has watched for less than the longest lease.
 
-use tenure_core::engine::Class;
 use tenure_core::Time;
+use tenure_core::engine::Class;
 
 use super::{Act, Sent, Verdict};
 use crate::process::Pid;

@@ -60,7 +60,9 @@ impl Requests {
             return Ok(());
         };
         if fresh_reads && *claimed == token && since < at {
-            return Err(format!("{role} {token} is elected on p{pid} although it was paused before the claim"));
+            return Err(format!(
+                "{role} {token} is elected on p{pid} although it was paused before the claim"
+            ));
         }
         Ok(())
     }

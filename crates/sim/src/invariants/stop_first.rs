@@ -17,7 +17,10 @@ pub(super) fn sent(scene: &Scene, sent: Sent<'_>) -> Verdict {
         for (_, work) in scene.works.iter() {
             let given_up = role.is_none_or(|role| *role == work.role);
             if work.pid == sent.pid && given_up && scene.is_working(work) {
-                return Err(format!("{act:?} of {} while {} {} is worked on", write.key, work.role, work.token));
+                return Err(format!(
+                    "{act:?} of {} while {} {} is worked on",
+                    write.key, work.role, work.token
+                ));
             }
         }
     }

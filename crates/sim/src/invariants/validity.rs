@@ -51,7 +51,9 @@ impl Validity {
         let owner = self.0.get(sent.pid);
         for (item, write) in sent.writes.iter().enumerate() {
             let act = Act::of(write);
-            let (Act::Open | Act::Beat, Key::Session(_, id), Some((version, _))) = (act, &write.key, &write.put) else {
+            let (Act::Open | Act::Beat, Key::Session(_, id), Some((version, _))) =
+                (act, &write.key, &write.put)
+            else {
                 continue;
             };
             if act == Act::Beat && owner.lease(*id).is_some_and(|lease| lease.cancelled) {
@@ -61,7 +63,14 @@ impl Validity {
                 owner.beats.pop_front();
             }
             let opens = act == Act::Open;
-            owner.beats.push_back(Beat { op: sent.op, item, session: *id, version: *version, opens, sent: sent.local });
+            owner.beats.push_back(Beat {
+                op: sent.op,
+                item,
+                session: *id,
+                version: *version,
+                opens,
+                sent: sent.local,
+            });
         }
         Ok(())
     }
@@ -74,7 +83,9 @@ impl Validity {
             let acknowledged = match outcome {
                 Outcome::Applied => owner.beats.iter().rev().find(|beat| beat.op == *op && beat.item == item),
                 // A conflict that returns my own value tells that it was applied, whichever sending of it was.
-                Outcome::Conflict(Some(entry)) => owner.beats.iter().find(|beat| beat.version == entry.version),
+                Outcome::Conflict(Some(entry)) => {
+                    owner.beats.iter().find(|beat| beat.version == entry.version)
+                }
                 _ => None,
             };
             if let Some(beat) = acknowledged.cloned() {

@@ -11,10 +11,13 @@ use crate::process::{Life, Pid};
 impl World {
     /// The next fault strikes, and the one after it is put on the agenda.
     pub(super) fn fault(&mut self) {
-        let Some(every) = self.scene.settings.fault_every.filter(|_| self.healed_at.is_none()) else { return };
+        let Some(every) = self.scene.settings.fault_every.filter(|_| self.healed_at.is_none()) else {
+            return;
+        };
         let wait = self.rng.wait(every);
         self.agenda.add(self.scene.now + wait, Happening::Fault);
-        let Some(fault) = self.draw_fault() else { return };
+        let weights = self.scene.settings.weights;
+        let Some(fault) = self.rng.weighed(&weights).map(|index| Fault::ALL[index]) else { return };
         self.stats.faults[fault as usize] += 1;
         if self.trace.is_on() {
             self.trace.line(self.scene.now, format_args!("fault {fault:?}"));
@@ -98,22 +101,6 @@ impl World {
         }
     }
 
-    fn draw_fault(&mut self) -> Option<Fault> {
-        let weights = self.scene.settings.weights;
-        let total: u64 = weights.iter().sum();
-        if total == 0 {
-            return None;
-        }
-        let mut draw = self.rng.between(1, total);
-        for (fault, weight) in Fault::ALL.into_iter().zip(weights) {
-            if draw <= weight {
-                return Some(fault);
-            }
-            draw -= weight;
-        }
-        None
-    }
-
     /// Whom it strikes: anybody, or a leader where leaders are hunted.
     fn draw_victim(&mut self) -> Option<Pid> {
         let alive = self.alive();
@@ -156,7 +143,8 @@ impl World {
         let twin = self.admit(twin, Some(pid));
         self.scene.processes[pid].twin = Some((twin, self.scene.now));
         for id in self.scene.works.of(pid) {
-            let work = crate::work::Work { pid: twin, ..self.scene.works.get(id).expect("it was listed").clone() };
+            let work =
+                crate::work::Work { pid: twin, ..self.scene.works.get(id).expect("it was listed").clone() };
             let copy = self.scene.works.start(work);
             self.schedule_watchdog(copy);
         }
@@ -170,7 +158,8 @@ impl World {
     fn drift(&mut self, pid: Pid) {
         let clock = self.scene.processes[pid].clock;
         let bound = i64::from(self.scene.node(pid).timing.rate_error_ppm);
-        let error = if self.rng.coin() { *self.rng.pick(&[-bound, bound]) } else { self.rng.signed(-bound, bound) };
+        let error =
+            if self.rng.coin() { *self.rng.pick(&[-bound, bound]) } else { self.rng.signed(-bound, bound) };
         self.scene.clocks[clock].drift(self.scene.now, error);
         for other in 0..self.scene.processes.len() {
             if self.scene.processes[other].clock == clock {
@@ -196,22 +185,35 @@ impl World {
         let session = *self.rng.pick(&sessions);
         let witness = "somebody-else".to_owned();
         let dead = self.rng.coin();
-        let evidence =
-            if dead { Evidence::Dead { session, witness } } else { Evidence::Disconnected { session, witness } };
+        let evidence = if dead {
+            Evidence::Dead { session, witness }
+        } else {
+            Evidence::Disconnected { session, witness }
+        };
         self.tell(to, Input::Witnessed(evidence));
     }
 
     /// Somebody deletes a session that is over and that no role or node names.
     fn tidy(&mut self) {
-        let held: Vec<_> = self.scene.store.entries().filter_map(|(_, (_, record))| match record {
-            Record::Role(role) => role.holder.as_ref().map(|holder| holder.session),
-            Record::Node(node) => Some(node.session),
-            _ => None,
-        }).collect();
-        let over: Vec<_> = self.scene.store.entries().filter_map(|(key, _)| match key {
-            Key::Session(_, id) if self.scene.is_over(key) && !held.contains(id) => Some(key.clone()),
-            _ => None,
-        }).collect();
+        let held: Vec<_> = self
+            .scene
+            .store
+            .entries()
+            .filter_map(|(_, (_, record))| match record {
+                Record::Role(role) => role.holder.as_ref().map(|holder| holder.session),
+                Record::Node(node) => Some(node.session),
+                _ => None,
+            })
+            .collect();
+        let over: Vec<_> = self
+            .scene
+            .store
+            .entries()
+            .filter_map(|(key, _)| match key {
+                Key::Session(_, id) if self.scene.is_over(key) && !held.contains(id) => Some(key.clone()),
+                _ => None,
+            })
+            .collect();
         if !over.is_empty() {
             let key = self.rng.pick(&over).clone();
             self.set_register(&key, None);

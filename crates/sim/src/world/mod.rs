@@ -43,7 +43,13 @@ pub struct Verdict {
 /// Runs the world of a seed to its end, or to the first violation.
 #[must_use]
 pub fn run(seed: u64, mutant: Option<Mutant>, trace: Trace) -> Verdict {
-    World::new(seed, mutant, trace).run()
+    World::new(seed, mutant, mutant, trace).run()
+}
+
+/// Runs the world in which a mutant would be hunted, with engines that do not make the mistake.
+#[must_use]
+pub fn run_aimed(seed: u64, mutant: Mutant) -> Verdict {
+    World::new(seed, Some(mutant), None, Trace::Off).run()
 }
 
 /// A world.
@@ -71,11 +77,12 @@ struct World {
 }
 
 impl World {
-    fn new(seed: u64, mutant: Option<Mutant>, trace: Trace) -> Self {
+    fn new(seed: u64, aim: Option<Mutant>, mutant: Option<Mutant>, trace: Trace) -> Self {
         let mut rng = Rng::new(seed);
-        let settings = Settings::draw(&mut rng, mutant);
+        let settings = Settings::draw(&mut rng, aim, mutant);
         let memory = settings.net.stale.max(settings.span.min(settings.net.slow));
-        let clocks = settings.nodes.iter().map(|node| draw_clock(&mut rng, &settings, node.clock_error_ppm)).collect();
+        let clocks =
+            settings.nodes.iter().map(|node| draw_clock(&mut rng, &settings, node.clock_error_ppm)).collect();
         let mut world = Self {
             cut_until: vec![0; settings.nodes.len()],
             scene: Scene {
@@ -117,7 +124,9 @@ impl World {
             let at = if self.rng.coin() { self.rng.between(0, span / 20) } else { 0 };
             self.agenda.add(at, Happening::Restart(node));
         }
-        for (every, what) in [(user, Happening::User), (operator, Happening::Operator), (fault, Happening::Fault)] {
+        for (every, what) in
+            [(user, Happening::User), (operator, Happening::Operator), (fault, Happening::Fault)]
+        {
             if let Some(every) = every {
                 let wait = self.rng.wait(every);
                 self.agenda.add(wait, what);
@@ -127,7 +136,7 @@ impl World {
     }
 
     fn run(mut self) -> Verdict {
-        while let Some((at, what)) = self.agenda.next() {
+        while let Some((at, what)) = self.agenda.take() {
             self.scene.now = at;
             self.happen(what);
             if self.over || self.checks.broken().is_some() {
@@ -197,7 +206,10 @@ impl World {
 
     fn alive_on(&self, node: usize) -> Vec<Pid> {
         let processes = self.scene.processes.iter().enumerate();
-        processes.filter(|(_, process)| process.node == node && process.is_alive()).map(|(pid, _)| pid).collect()
+        processes
+            .filter(|(_, process)| process.node == node && process.is_alive())
+            .map(|(pid, _)| pid)
+            .collect()
     }
 
     fn alive(&self) -> Vec<Pid> {

@@ -11,7 +11,9 @@ use crate::agenda::Happening;
 impl World {
     /// An operator wants something.
     pub(super) fn operator(&mut self) {
-        let Some(every) = self.scene.settings.operator_every.filter(|_| self.healed_at.is_none()) else { return };
+        let Some(every) = self.scene.settings.operator_every.filter(|_| self.healed_at.is_none()) else {
+            return;
+        };
         let wait = self.rng.wait(every);
         self.agenda.add(self.scene.now + wait, Happening::Operator);
         let Some(epoch) = self.scene.store.epoch() else { return };
@@ -66,7 +68,9 @@ impl World {
 
     /// A step-down or a transfer, addressed to the tenure in the register, or to one that is past.
     fn draw_request(&mut self, epoch: Epoch, role: &Name) -> Option<Request> {
-        let Some((_, Record::Role(record))) = self.scene.store.get(&Key::Named(epoch, Kind::Role, role.clone())) else {
+        let Some((_, Record::Role(record))) =
+            self.scene.store.get(&Key::Named(epoch, Kind::Role, role.clone()))
+        else {
             return None;
         };
         let token = record.token;

@@ -89,6 +89,7 @@ impl World {
         if let Some(line) = line {
             self.trace.line(self.scene.now, format_args!("{line} at {} -> {outputs:?}", now.time.0));
         }
+        self.scene.processes[pid].wants = self.scene.processes[pid].engine.next_wake();
         self.checks.answered(&self.scene, pid, &outputs);
         let held_up = self.freeze_while_sending(pid, &outputs);
         for output in outputs {
@@ -157,7 +158,7 @@ impl World {
     /// When the engine wants to be woken, in true time.
     fn wanted_at(&self, pid: Pid) -> Instant {
         let process = &self.scene.processes[pid];
-        self.scene.clocks[process.clock].when(process.engine.next_wake(), self.scene.now)
+        self.scene.clocks[process.clock].when(process.wants, self.scene.now)
     }
 
     /// Puts the next wake of a process on the agenda, if it is earlier than the one that is there.

@@ -66,7 +66,8 @@ impl World {
     }
 
     fn serve_read(&mut self, query: &Query) -> Reply {
-        let age = if self.strikes(Mishap::Stale) { self.rng.between(0, self.scene.settings.net.stale) } else { 0 };
+        let age =
+            if self.strikes(Mishap::Stale) { self.rng.between(0, self.scene.settings.net.stale) } else { 0 };
         Reply::Read(self.scene.store.read(self.scene.now.saturating_sub(age), query))
     }
 
@@ -129,7 +130,11 @@ impl World {
     pub(super) fn delay(&mut self) -> Instant {
         let net = &self.scene.settings.net;
         let (least, usual, slow) = (net.least, net.usual, net.slow);
-        if self.strikes(Mishap::Slow) { self.rng.magnitude(usual, slow) } else { self.rng.between(least, usual) }
+        if self.strikes(Mishap::Slow) {
+            self.rng.magnitude(usual, slow)
+        } else {
+            self.rng.between(least, usual)
+        }
     }
 
     /// How long a message takes between a process and the store, if it gets through at all.

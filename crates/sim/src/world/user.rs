@@ -9,6 +9,7 @@ use tenure_core::record::Reason;
 use super::World;
 use crate::agenda::Happening;
 use crate::process::Pid;
+use crate::swarm::Wish;
 
 impl World {
     /// Somebody wants something.
@@ -16,17 +17,22 @@ impl World {
         let Some(every) = self.scene.settings.user_every.filter(|_| self.healed_at.is_none()) else { return };
         let wait = self.rng.wait(every);
         self.agenda.add(self.scene.now + wait, Happening::User);
-        let running: Vec<_> = self.alive().into_iter().filter(|pid| !self.scene.processes[*pid].stopping).collect();
+        let running: Vec<_> =
+            self.alive().into_iter().filter(|pid| !self.scene.processes[*pid].stopping).collect();
         if running.is_empty() {
             return;
         }
         let pid = *self.rng.pick(&running);
-        match self.rng.index(8) {
-            0 => self.withdraw(pid),
-            1 | 2 => self.change_standing(pid),
-            3..=5 => self.finish_work(),
-            6 => self.tell(pid, Input::Describe { labels: Default::default(), address: Some("here".into()) }),
-            _ => {
+        let weights = self.scene.settings.wishes;
+        let Some(wish) = self.rng.weighed(&weights) else { return };
+        match Wish::ALL[wish] {
+            Wish::Withdraw => self.withdraw(pid),
+            Wish::Change => self.change_standing(pid),
+            Wish::Finish => self.finish_work(),
+            Wish::Describe => {
+                self.tell(pid, Input::Describe { labels: Default::default(), address: Some("here".into()) })
+            }
+            Wish::Stop => {
                 self.scene.processes[pid].stopping = true;
                 self.tell(pid, Input::Stop);
             }

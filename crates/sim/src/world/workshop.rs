@@ -48,7 +48,8 @@ impl World {
     /// Work that was asked to stop does; if it is frozen, as soon as it gets time.
     pub(super) fn work_stops(&mut self, id: WorkId) {
         let Some(work) = self.scene.works.get_mut(id) else { return };
-        let frozen = !self.scene.processes[work.pid].is_running() && self.scene.processes[work.pid].is_alive();
+        let frozen =
+            !self.scene.processes[work.pid].is_running() && self.scene.processes[work.pid].is_alive();
         if work.kind == WorkKind::InProcess && frozen {
             work.overdue = true;
             return;
@@ -82,7 +83,9 @@ impl World {
             let overdue = self.scene.works.get(id).is_some_and(|work| work.overdue);
             if overdue || late {
                 let work = self.scene.works.end(id).expect("it was listed");
-                self.scene.processes[pid].queue.push_back(Input::Stopped { role: work.role, token: work.token });
+                self.scene.processes[pid]
+                    .queue
+                    .push_back(Input::Stopped { role: work.role, token: work.token });
             }
         }
     }
