@@ -46,9 +46,9 @@ pub fn simulate(seeds: impl IntoIterator<Item = u64>, limit: Option<Duration>) -
     let began = Instant::now();
     let mut tally = Tally::default();
     for seed in seeds {
-        let verdict = world::run(seed, None, Trace::Off);
-        tally.stats.add(&verdict.stats);
-        tally.failures.extend(verdict.violation.map(|violation| Failure { seed, violation }));
+        let (stats, violation) = live_through(seed, None);
+        tally.stats.add(&stats);
+        tally.failures.extend(violation.map(|violation| Failure { seed, violation }));
         if limit.is_some_and(|limit| began.elapsed() >= limit) {
             break;
         }
@@ -87,9 +87,22 @@ impl std::fmt::Display for Catch {
 #[must_use]
 pub fn hunt(mutant: Mutant, from: u64, most: u64) -> Catch {
     for seed in from..from + most {
-        if let Some(violation) = world::run(seed, Some(mutant), Trace::Off).violation {
+        if let (_, Some(violation)) = live_through(seed, Some(mutant)) {
             return Catch { mutant, caught: Some(Failure { seed, violation }), worlds: seed - from + 1 };
         }
     }
     Catch { mutant, caught: None, worlds: most }
+}
+
+/// An engine that panics has broken an invariant of its own: the seed must be told all the same.
+fn live_through(seed: u64, mutant: Option<Mutant>) -> (Stats, Option<Violation>) {
+    match std::panic::catch_unwind(|| world::run(seed, mutant, Trace::Off)) {
+        Ok(verdict) => (verdict.stats, verdict.violation),
+        Err(panic) => {
+            let text = panic.downcast_ref::<String>().cloned();
+            let what = text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()));
+            let what = what.unwrap_or_else(|| "it panicked".to_owned());
+            (Stats { worlds: 1, violations: 1, ..Stats::default() }, Some(Violation { invariant: "no panic", what }))
+        }
+    }
 }
