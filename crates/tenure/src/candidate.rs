@@ -169,6 +169,7 @@ impl Observer {
     }
 
     /// Who leads, now and whenever it changes. May skip what was passed over quickly; always ends with the latest.
+    #[must_use]
     pub fn leaders(&self) -> BoxStream<'static, Option<Leader>> {
         let news = self.watcher.seat.news.subscribe();
         stream::unfold((news, true, None), |(mut news, first, last)| async move {

@@ -117,6 +117,7 @@ impl Node {
     }
 
     /// The events of this node from now on.
+    #[must_use]
     pub fn events(&self) -> BoxStream<'static, Event> {
         self.inner.publisher.events()
     }

@@ -107,7 +107,11 @@ async fn a_transfer_waits_for_its_target_and_refuses_a_stranger() {
             // The first look may come before the nodes have seen each other beat.
             match soon(asking.transfer(&role, &target, "a test", PATIENCE, PATIENCE)).await {
                 Ok(leader) => break leader,
-                Err(tenure::Error::NoSuchRole { .. } | tenure::Error::NobodyLeads(_) | tenure::Error::NoTarget { .. }) => {
+                Err(
+                    tenure::Error::NoSuchRole { .. }
+                    | tenure::Error::NobodyLeads(_)
+                    | tenure::Error::NoTarget { .. },
+                ) => {
                     tokio::time::sleep(Duration::from_millis(20)).await;
                 }
                 Err(error) => panic!("{error}"),
@@ -128,9 +132,10 @@ async fn a_paused_role_is_led_by_nobody_until_it_is_resumed() {
     let tenure = soon(candidate.elected()).await.unwrap();
     let asking = operator(&store);
     let role = Name::new("scheduler").unwrap();
-    let (held, paused) =
-        soon(async { tokio::join!(tenure.hold(|_| std::future::pending::<()>()), asking.pause(&role, "", PATIENCE)) })
-            .await;
+    let (held, paused) = soon(async {
+        tokio::join!(tenure.hold(|_| std::future::pending::<()>()), asking.pause(&role, "", PATIENCE))
+    })
+    .await;
     assert_eq!((held, paused.unwrap()), (Held::Lost(Reason::Paused), None));
     soon(async {
         while candidate.state() != State::Paused {

@@ -111,6 +111,11 @@ impl Engine {
         }
     }
 
+    /// From then on no beat is sent or counted any more.
+    fn gives_up_at(&self, valid_until: Time) -> Time {
+        if self.mutated(Mutant::BeatAfterCancel) { valid_until } else { self.cancel_at(valid_until) }
+    }
+
     fn cancel_at(&self, valid_until: Time) -> Time {
         valid_until.before(self.config.timing.stop_grace)
     }
@@ -120,9 +125,9 @@ impl Engine {
             Session::None { retry_at } if self.run == Run::Running && self.cluster_ready() => *retry_at,
             Session::Attesting { since, .. } => since.after(self.config.timing.op_timeout),
             Session::Open(open) if open.beating.is_none() => {
-                open.next_beat.min(self.cancel_at(open.valid_until))
+                open.next_beat.min(self.gives_up_at(open.valid_until))
             }
-            Session::Open(open) => self.cancel_at(open.valid_until),
+            Session::Open(open) => self.gives_up_at(open.valid_until),
             Session::Ending { valid_until, .. } if *valid_until > self.now.time => *valid_until,
             Session::Closing { writing: None, retry_at, .. } => *retry_at,
             _ => Time::NEVER,
@@ -134,15 +139,10 @@ impl Engine {
         if self.mutated(Mutant::BooleanLeadership) {
             return;
         }
-        if let Session::Open(open) = &self.session {
-            let late = if self.mutated(Mutant::BeatAfterCancel) {
-                open.valid_until
-            } else {
-                self.cancel_at(open.valid_until)
-            };
-            if self.now.time >= late {
-                self.end_session(Reason::LeaseExpired, Cut::AtDeadline, cx);
-            }
+        if let Session::Open(open) = &self.session
+            && self.now.time >= self.gives_up_at(open.valid_until)
+        {
+            self.end_session(Reason::LeaseExpired, Cut::AtDeadline, cx);
         }
         if let Session::Ending { valid_until, reason, .. } = self.session
             && self.now.time >= valid_until
@@ -455,7 +455,9 @@ impl Engine {
                 Found::Mine(version) => (own.version, *retry_at) = (Some(version), now),
                 // Absent is not over: a late opening or claim could still arrive. Close it where nothing is.
                 Found::Gone => (own.version, *retry_at) = (None, now),
-                Found::Over | Found::Cloned => self.over(id, reason, cx),
+                Found::Over => self.over(id, reason, cx),
+                // The twin's session is none of ours to call over.
+                Found::Cloned => self.over(id, Reason::Cloned, cx),
             },
         }
     }
