@@ -30,7 +30,21 @@ pub(crate) fn aim(settings: &mut Settings, mutant: Mutant, base: Instant) {
             often(settings, &[(Mishap::Slow, 200_000)]);
             add(settings, &[(Fault::Cut, 10), (Fault::Crash, 5)]);
         }
-        Mutant::LateReplyBelieved | Mutant::AckCreditedToLaterSession | Mutant::ExpiredLeftOpen => {
+        // A session ends at once while a claim is on its way, and the next one is open before the answer comes.
+        Mutant::AckCreditedToLaterSession => {
+            only(settings, WitnessKind::None, &[(Fault::ClockFault, 1)]);
+            settings.net.odds.fill(0);
+            often(settings, &[(Mishap::Slow, 300_000)]);
+            settings.net.slow = base / 6;
+            settings.fault_every = Some(base / 4);
+            settings.span = 30 * base;
+        }
+        Mutant::UnconditionalRelease => {
+            often(settings, &[(Mishap::ReplyLost, 200_000), (Mishap::Unknown, 100_000)]);
+            settings.wishes = [0, 0, 1, 0, 0];
+            settings.user_every = Some(base / 2);
+        }
+        Mutant::LateReplyBelieved | Mutant::ExpiredLeftOpen => {
             often(settings, &[(Mishap::Slow, 250_000)]);
             add(settings, &[(Fault::Pause, 10), (Fault::Cut, 10), (Fault::Outage, 5)]);
             settings.fault_every = settings.fault_every.map(|every| every.min(settings.span / 40));

@@ -22,17 +22,20 @@ struct Received {
     evidence: Vec<(Evidence, Time)>,
 }
 
-/// What each process has received.
+/// What each process has received, and how many expulsions rested on evidence alone.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Expulsion(PerProcess<Received>);
+pub(super) struct Expulsion {
+    received: PerProcess<Received>,
+    pub(super) by_evidence: u64,
+}
 
 impl Expulsion {
     pub(super) fn begun(&mut self, pid: Pid, twin_of: Option<Pid>) {
-        self.0.begun(pid, twin_of);
+        self.received.begun(pid, twin_of);
     }
 
     pub(super) fn received(&mut self, pid: Pid, local: Time, input: &Input) {
-        let received = self.0.get(pid);
+        let received = self.received.get(pid);
         match input {
             Input::Replied { reply: Reply::Read(entries), .. } => {
                 entries.iter().for_each(|entry| received.entry(entry, local));
@@ -56,14 +59,18 @@ impl Expulsion {
             };
             let Some(expected) = write.expect else { continue };
             let timing = &scene.node(sent.pid).timing;
-            let received = self.0.get(sent.pid);
+            let received = self.received.get(sent.pid);
             let first = received.first(*id, expected);
             let watched = first.map(|first| sent.local.since(first));
             let due = watched.is_some_and(|watched| watched >= timing.watch(record.ttl));
-            if !due && !received.proves(*id, record, sent.local, timing.watch(record.grace)) {
+            if due {
+                continue;
+            }
+            if !received.proves(*id, record, sent.local, timing.watch(record.grace)) {
                 let ttl = record.ttl;
                 return Err(format!("{id:?} of ttl {ttl:?} is expelled after watching it for {watched:?}"));
             }
+            self.by_evidence += 1;
         }
         Ok(())
     }

@@ -75,6 +75,12 @@ impl Invariants {
         self.broken.as_ref()
     }
 
+    /// How many expulsions rested on evidence alone.
+    #[must_use]
+    pub fn expelled_by_evidence(&self) -> u64 {
+        self.expulsion.by_evidence
+    }
+
     /// Takes note of what an invariant says.
     pub fn note(&mut self, invariant: &'static str, verdict: Verdict) {
         if let (Err(what), None) = (verdict, &self.broken) {

@@ -50,7 +50,7 @@ impl World {
         }
         self.settled_at = Some(self.scene.now);
         let took = self.scene.now - healed;
-        self.stats.slowest_recovery = took * 1000 / liveness::bound(&self.scene);
+        self.stats.slowest_recovery = took * 1000 / (self.judged_at - healed);
         let watched = 2 * self.scene.settings.max_ttl().as_nanos() as Instant;
         self.agenda.add(self.scene.now + watched, Happening::Judge);
     }

@@ -144,6 +144,7 @@ impl World {
             }
         }
         self.stats.simulated = self.scene.now;
+        self.stats.by_evidence = self.checks.expelled_by_evidence();
         let violation = self.checks.broken().cloned();
         self.stats.violations = u64::from(violation.is_some());
         if let Some(violation) = &violation {

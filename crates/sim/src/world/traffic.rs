@@ -46,7 +46,7 @@ impl World {
             return;
         }
         if self.strikes(Mishap::NotApplied) {
-            self.answer(&request, Reply::Failed(request.denied()));
+            self.deny(&request);
             return;
         }
         let unknown = self.strikes(Mishap::Unknown);
@@ -62,7 +62,37 @@ impl World {
             Body::Read(query) => self.serve_read(query),
             Body::Write(writes) => self.serve_write(request.pid, writes),
         };
-        self.answer(&request, if unknown { Reply::Failed(Fate::Unknown) } else { reply });
+        let reply = if unknown { self.blur(reply) } else { reply };
+        self.answer(&request, reply);
+    }
+
+    /// The store refuses all of an operation, or some writes of a batch.
+    fn deny(&mut self, request: &Request) {
+        let fate = request.denied();
+        let reply = match &request.body {
+            Body::Write(writes) if self.rng.coin() => {
+                let outcomes = writes.iter().map(|write| {
+                    let denied = self.rng.coin();
+                    if denied { Outcome::Failed(fate) } else { self.apply(Some(request.pid), write) }
+                });
+                Reply::Written(outcomes.collect())
+            }
+            _ => Reply::Failed(fate),
+        };
+        self.answer(request, reply);
+    }
+
+    /// The store did it and does not know: for all of an operation, or for some writes of a batch.
+    fn blur(&mut self, reply: Reply) -> Reply {
+        match reply {
+            Reply::Written(outcomes) if self.rng.coin() => {
+                let blurred = outcomes.into_iter().map(|outcome| {
+                    if self.rng.coin() { Outcome::Failed(Fate::Unknown) } else { outcome }
+                });
+                Reply::Written(blurred.collect())
+            }
+            _ => Reply::Failed(Fate::Unknown),
+        }
     }
 
     fn serve_read(&mut self, query: &Query) -> Reply {
