@@ -17,7 +17,8 @@ pub struct GuardOptions {
     pub stop_grace: Duration,
     /// It is killed, with everything it started, this long before the deadline.
     pub kill_slack: Duration,
-    /// The binary that becomes the watchdog; its `main` must begin with [`is_watchdog`](super::watchdog::is_watchdog).
+    /// The binary that becomes the watchdog; its `main` must begin with
+    /// [`is_watchdog`](super::watchdog::is_watchdog).
     pub binary: PathBuf,
 }
 
@@ -53,8 +54,9 @@ pub enum GuardError {
 
 /// A watchdog process at our side. One child at a time runs under it; dropping it kills everything.
 ///
-/// While a guard lives, this process adopts the orphans of its descendants, and if the watchdog is lost it kills
-/// every child that this process did not have before the launch: it must have no other children of its own.
+/// While a guard lives, this process adopts the orphans of its descendants, and if the watchdog is lost it
+/// kills every child that this process did not have before the launch: it must have no other children of its
+/// own.
 #[derive(Debug)]
 pub struct Guard {
     line: Line,
@@ -78,8 +80,8 @@ impl Guard {
         self.watchdog
     }
 
-    /// Hands over a copy of the session's lock file, to be held until the last child is gone. It takes the place of the one before; that
-    /// one is let go of as soon as no child runs that was started under it.
+    /// Hands over a copy of the session's lock file, to be held until the last child is gone. It takes the
+    /// place of the one before; that one is let go of as soon as no child runs that was started under it.
     ///
     /// # Errors
     /// If the watchdog is lost.
@@ -168,8 +170,9 @@ impl Child {
         self.line.tell(Request::Signal { job: self.job, signal });
     }
 
-    /// Tells it to end (SIGTERM) and kills it after `grace`; returns when nothing is left of it. Keep renewing
-    /// meanwhile if `grace` may outlast the lease: use [`Child::begin_stop`] and [`Child::wait`] for that.
+    /// Tells it to end (SIGTERM) and kills it after `grace`; returns when nothing is left of it. Keep
+    /// renewing meanwhile if `grace` may outlast the lease: use [`Child::begin_stop`] and [`Child::wait`] for
+    /// that.
     pub async fn stop(&mut self, grace: Duration) -> Ended {
         self.begin_stop(grace);
         self.wait().await
@@ -186,7 +189,8 @@ impl Child {
         self.wait().await
     }
 
-    /// Waits until the child and everything it started are gone and reaped. Cancel-safe, and may be asked again.
+    /// Waits until the child and everything it started are gone and reaped. Cancel-safe, and may be asked
+    /// again.
     pub async fn wait(&mut self) -> Ended {
         let ended = match &mut self.ended {
             Waiting::Over(ended) => *ended,

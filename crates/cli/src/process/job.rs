@@ -16,7 +16,8 @@ use super::terminal;
 use super::tree::{self, Except};
 use super::wire::{Exit, Report, Start};
 
-/// What is left behind by a child that ended on its own has this long to end too, or `stop_grace` if that is less.
+/// What is left behind by a child that ended on its own has this long to end too, or `stop_grace` if that is
+/// less.
 const LEFTOVER_GRACE: Duration = Duration::from_millis(500);
 
 /// The two margins of the lease; see [`GuardOptions`](super::GuardOptions).
@@ -43,7 +44,8 @@ pub(super) struct Job {
     id: u64,
     /// The child; its pid is also the id of its group, and safe to signal until it is reaped.
     leader: Pid,
-    /// Readable when the child has ended. Without one, for lack of descriptors, the watchdog looks now and then.
+    /// Readable when the child has ended. Without one, for lack of descriptors, the watchdog looks now and
+    /// then.
     handle: Option<OwnedFd>,
     deadline: u64,
     /// The time to stop has come, and no renewal counts any more.
@@ -90,7 +92,8 @@ impl Job {
         }
     }
 
-    /// Asks the child to end, and sets the latest time for it. A stopped process hears it only when it goes on.
+    /// Asks the child to end, and sets the latest time for it. A stopped process hears it only when it goes
+    /// on.
     pub(super) fn stop(&mut self, kill_at: u64) {
         match self.phase {
             Phase::Running => {
@@ -119,7 +122,9 @@ impl Job {
         if self.exit.is_some() && !self.leftovers {
             self.leftovers = true;
             self.end_leftovers();
-            self.stop(after(now, LEFTOVER_GRACE.min(margins.stop_grace)));
+            if self.phase == Phase::Running {
+                self.stop(after(now, LEFTOVER_GRACE.min(margins.stop_grace)));
+            }
         }
         if now >= before(self.deadline, margins.stop_grace) {
             self.expired = true;
@@ -132,7 +137,8 @@ impl Job {
         None
     }
 
-    /// Tells what the child left behind to end too; the members of its group may have been told already, and to many programs a second SIGTERM means "at once".
+    /// Tells what the child left behind to end too; the members of its group may have been told already, and
+    /// to many programs a second SIGTERM means "at once".
     fn end_leftovers(&self) {
         let told = (self.phase != Phase::Running).then_some(self.leader);
         let except = Except { group: told, ..Except::default() };

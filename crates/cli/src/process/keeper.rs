@@ -1,9 +1,9 @@
 //! The elector's thread that speaks with the watchdog, and does its work if it is lost.
 //!
-//! A thread and not a task, so that a busy runtime does not delay it. It watches three things: what it is asked,
-//! what the watchdog reports, and whether the watchdog still lives. A watchdog that dies, does not answer a
-//! renewal, or has not reported the child's end when the deadline is all but there, is lost: it is killed, and the whole tree, which this process
-//! inherits as a subreaper, with it.
+//! A thread and not a task, so that a busy runtime does not delay it. It watches three things: what it is
+//! asked, what the watchdog reports, and whether the watchdog still lives. A watchdog that dies, does not
+//! answer a renewal, or has not reported the child's end when the deadline is all but there, is lost: it is
+//! killed, and the whole tree, which this process inherits as a subreaper, with it.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::io;
@@ -81,6 +81,8 @@ pub(super) struct Keeper {
     ready: Option<Reply<u32>>,
     locks: VecDeque<Reply<()>>,
     job: Option<Job>,
+    /// A start that waits for a dropped child to be gone.
+    queued: Option<Request>,
     jobs: u64,
     pings: u64,
     /// The watchdog has to have said something by then.
@@ -98,8 +100,8 @@ struct Job {
 }
 
 impl Keeper {
-    /// Starts the thread, which starts the watchdog: the process whose thread starts it gets to be its parent,
-    /// and this thread lives as long as the guard.
+    /// Starts the thread, which starts the watchdog: the process whose thread starts it gets to be its
+    /// parent, and this thread lives as long as the guard.
     pub(super) fn launch(
         options: GuardOptions,
     ) -> io::Result<(Line, oneshot::Receiver<Result<u32, GuardError>>)> {
@@ -140,6 +142,7 @@ impl Keeper {
             ready: None,
             locks: VecDeque::new(),
             job: None,
+            queued: None,
             jobs: 0,
             pings: 0,
             answer_by: Some(after(lease_now(), LAUNCH_PATIENCE)),
@@ -164,7 +167,7 @@ impl Keeper {
         self.sleep()?;
         let open = self.link.fill()?;
         while let Some(report) = self.link.next()? {
-            self.heard(report);
+            self.heard(report)?;
         }
         if !open || self.overdue() {
             return Err(io::ErrorKind::BrokenPipe.into());
@@ -180,7 +183,8 @@ impl Keeper {
         self.act_by().is_some_and(|at| lease_now() >= at)
     }
 
-    /// When silence becomes a loss: an answer is late, or half the slack has passed and the child is not reaped.
+    /// When silence becomes a loss: an answer is late, or half the slack has passed and the child is not
+    /// reaped.
     fn act_by(&self) -> Option<u64> {
         let end = self.job.as_ref().map(|job| before(job.deadline, self.options.kill_slack / 2));
         [self.answer_by, end].into_iter().flatten().min()
@@ -196,7 +200,7 @@ impl Keeper {
         }
     }
 
-    fn heard(&mut self, report: Report) {
+    fn heard(&mut self, report: Report) -> io::Result<()> {
         match report {
             Report::Ready => {
                 self.answer_by = None;
@@ -215,8 +219,10 @@ impl Keeper {
                 self.answer_by = more;
             }
             Report::Started { job, pid } => {
-                if let Some(reply) = self.job.as_mut().and_then(|job| job.started.take()) {
-                    let _ = reply.send(Ok((job, pid)));
+                let reply = self.job.as_mut().and_then(|job| job.started.take());
+                // Whoever asked may have stopped waiting; then the child is nobody's.
+                if reply.is_some_and(|reply| reply.send(Ok((job, pid))).is_err()) {
+                    return self.link.send(&Order::Kill { job }, None);
                 }
             }
             Report::StartFailed { errno, message, .. } => self.start_failed(errno, message),
@@ -224,8 +230,12 @@ impl Keeper {
                 if let Some(job) = self.job.take() {
                     let _ = job.ended.send(Ended { exit, leftovers, killed });
                 }
+                if let Some(start) = self.queued.take().filter(|_| self.closing.is_none()) {
+                    return self.obey(start);
+                }
             }
         }
+        Ok(())
     }
 
     fn start_failed(&mut self, errno: Option<i32>, message: String) {
@@ -243,6 +253,10 @@ impl Keeper {
                     Some(lock) => self.link.send(&Order::Lock, Some(lock.as_fd())),
                     None => self.link.send(&Order::Unlock, None),
                 }
+            }
+            start @ Request::Start { .. } if self.job.as_ref().is_some_and(|job| job.ended.is_closed()) => {
+                self.queued = Some(start);
+                self.kill_abandoned()
             }
             Request::Start { command, deadline, reply, ended } => {
                 self.start(*command, deadline, reply, ended)
@@ -276,7 +290,14 @@ impl Keeper {
         self.link.send(&Order::Start(Box::new(start)), None)
     }
 
-    /// Every renewal is also a question whether the watchdog is there. One that comes too late changes nothing.
+    /// Nobody waits for the running child any more: it is killed, if that was not asked for already.
+    fn kill_abandoned(&self) -> io::Result<()> {
+        let Some(job) = &self.job else { return Ok(()) };
+        self.link.send(&Order::Kill { job: job.id }, None)
+    }
+
+    /// Every renewal is also a question whether the watchdog is there. One that comes too late changes
+    /// nothing.
     fn renew(&mut self, id: u64, deadline: u64) -> io::Result<()> {
         let now = lease_now();
         let Some(job) = self.job.as_mut().filter(|job| job.id == id) else { return Ok(()) };
@@ -292,13 +313,14 @@ impl Keeper {
     /// The first asker is told when all is over; the guard's own end asks again, for nobody.
     fn close(&mut self, reply: Reply<()>) -> io::Result<()> {
         self.closing.get_or_insert(reply);
-        let Some(job) = &self.job else { return Ok(()) };
-        self.answer_by = self.answer_by.or(Some(after(lease_now(), patience(&self.options))));
-        self.link.send(&Order::Kill { job: job.id }, None)
+        if self.job.is_some() {
+            self.answer_by = self.answer_by.or(Some(after(lease_now(), patience(&self.options))));
+        }
+        self.kill_abandoned()
     }
 
-    /// Sees the watchdog and everything below it dead, and then tells whoever waits. A watchdog that is asked to
-    /// leave does it by itself.
+    /// Sees the watchdog and everything below it dead, and then tells whoever waits. A watchdog that is asked
+    /// to leave does it by itself.
     fn bury(self, asked: bool) {
         let Self { options, link, mut watchdog, handle, spare, job, closing, .. } = self;
         drop(link);

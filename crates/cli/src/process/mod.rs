@@ -10,8 +10,8 @@
 //!                                      └ kills W and the tree itself if W dies or freezes
 //! ```
 //!
-//! Each of P and W covers the other: W has its own timer and sees P's end of the socket close; P sees W die or
-//! fall silent. Which failure is covered by whom is a table in `docs/adr/0005-watchdog.md`.
+//! Each of P and W covers the other: W has its own timer and sees P's end of the socket close; P sees W die
+//! or fall silent. Which failure is covered by whom is a table in `docs/adr/0005-watchdog.md`.
 
 pub mod clock;
 mod guard;

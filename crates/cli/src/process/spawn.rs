@@ -70,7 +70,7 @@ pub(super) fn pass_terminal(terminal: &OwnedFd, group: Pid, owner: Pid) -> io::R
 /// command that cannot be executed, and costs a second exec at every election.
 #[allow(unsafe_code)]
 fn before_exec(command: &mut StdCommand, work: impl FnMut() -> io::Result<()> + Send + Sync + 'static) {
-    // SAFETY: the watchdog has one thread, so the copy is consistent and no lock is held by another; and the two
-    // callers make only raw system calls: they neither allocate nor panic.
+    // SAFETY: the watchdog has one thread, so the copy is consistent and no lock is held by another; and the
+    // two callers make only raw system calls: they neither allocate nor panic.
     unsafe { command.pre_exec(work) };
 }

@@ -21,7 +21,8 @@ pub(super) fn give(terminal: &OwnedFd, owner: Pid, child: Pid) {
     let _ = kill_process_group(child, Signal::CONT);
 }
 
-/// Takes the terminal back from a dead child's group, which still exists because its leader is not reaped yet.
+/// Takes the terminal back from a dead child's group, which still exists because its leader is not reaped
+/// yet.
 pub(super) fn take_back(terminal: &OwnedFd, child: Pid, owner: Pid) {
     pass(terminal, child, owner);
 }

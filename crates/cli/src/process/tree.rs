@@ -1,7 +1,7 @@
 //! Every descendant of this process, found under `/proc`: also those that left their group or session.
 //!
-//! It relies on the process being a child subreaper: a descendant whose parent dies becomes its child, so that
-//! nothing can leave the tree, and a process without children has no living descendants.
+//! It relies on the process being a child subreaper: a descendant whose parent dies becomes its child, so
+//! that nothing can leave the tree, and a process without children has no living descendants.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -22,8 +22,8 @@ pub(super) struct Except {
 
 /// Sends `signal` to every living descendant of this process, with exceptions.
 ///
-/// A pid read from `/proc` may by now belong to a stranger: the descriptor is opened first, and then the parent
-/// is looked at again.
+/// A pid read from `/proc` may by now belong to a stranger: the descriptor is opened first, and then the
+/// parent is looked at again.
 pub(super) fn signal_all(signal: Signal, except: &Except) {
     let family = descendants(&except.spare);
     let excepted = except.group.map(Pid::as_raw_pid);
@@ -45,7 +45,8 @@ pub(super) fn signal_all(signal: Signal, except: &Except) {
 pub(super) fn exterminate(spare: BTreeSet<i32>) {
     let except = Except { spare, group: None };
     loop {
-        // The kernel's list may leave out a child while another goes; that there is none is believed of the scan only.
+        // The kernel's list may leave out a child while another goes; that there is none is believed of the
+        // scan only.
         let me = getpid().as_raw_pid();
         let mut children = children(me);
         children.retain(|child| !except.spare.contains(child));
@@ -86,8 +87,8 @@ fn descendants(spare: &BTreeSet<i32>) -> BTreeSet<i32> {
     found
 }
 
-/// The children of `pid`, living or not yet reaped. Most kernels list them; on the others every process is asked
-/// for its parent.
+/// The children of `pid`, living or not yet reaped. Most kernels list them; on the others every process is
+/// asked for its parent.
 fn children(pid: i32) -> Vec<i32> {
     let Ok(tasks) = fs::read_dir(format!("/proc/{pid}/task")) else { return Vec::new() };
     let mut found = Vec::new();

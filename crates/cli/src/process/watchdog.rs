@@ -92,11 +92,11 @@ fn set_up() -> io::Result<Watchdog> {
     })
 }
 
-/// Catches, and forgets, every signal by which a service manager or an operator ends a whole set of processes: the
-/// elector decides what they mean for the child, and the watchdog is the last to go.
+/// Catches, and forgets, every signal by which a service manager or an operator ends a whole set of
+/// processes: the elector decides what they mean for the child, and the watchdog is the last to go.
 ///
-/// Caught rather than ignored, because what is ignored stays so in the child; and what already is ignored stays
-/// so. The runtime is there for its handlers only, and never runs.
+/// Caught rather than ignored, because what is ignored stays so in the child; and what already is ignored
+/// stays so. The runtime is there for its handlers only, and never runs.
 fn survive_signals() -> io::Result<tokio::runtime::Runtime> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
     let ignored = ignored_signals();
@@ -175,7 +175,8 @@ impl Watchdog {
         }
     }
 
-    /// The lock of a session must not fall while its child runs, so that it is dropped when the child is gone.
+    /// The lock of a session must not fall while its child runs, so that it is dropped when the child is
+    /// gone.
     fn set_lock(&mut self, lock: Option<OwnedFd>) {
         let earlier = std::mem::replace(&mut self.lock, lock);
         if self.job.is_some() {
@@ -239,8 +240,8 @@ impl Watchdog {
         }
     }
 
-    /// Arms the timer, on a clock that counts suspends. Its rate may differ from the lease clock's while the system
-    /// slews it, so that it wakes after nine tenths of the time, and the rest is looked at again.
+    /// Arms the timer, on a clock that counts suspends. Its rate may differ from the lease clock's while the
+    /// system slews it, so that it wakes after nine tenths of the time, and the rest is looked at again.
     fn set_timer(&self) -> io::Result<()> {
         let due = self.job.as_ref().map_or(u64::MAX, |job| job.due(self.margins));
         let left = Duration::from_nanos(due.saturating_sub(lease_now()).max(1));

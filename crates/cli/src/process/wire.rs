@@ -19,7 +19,8 @@ use rustix::time::Timespec;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-/// From the keeper to the watchdog. `job` numbers the children, so that nothing meant for one reaches the next.
+/// From the keeper to the watchdog. `job` numbers the children, so that nothing meant for one reaches the
+/// next.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum Order {
     /// The first word; carries the standard input of children.

@@ -37,7 +37,8 @@ fn a_killed_elector_takes_a_daemon_of_its_child_along() {
     killed_elector(&format!("{DAEMON}{HEART}"), 2);
 }
 
-/// A process that is never the same for longer than a moment: each one starts the next, in a new session, and ends.
+/// A process that is never the same for longer than a moment: each one starts the next, in a new session, and
+/// ends.
 #[test]
 fn a_killed_elector_takes_a_hopping_daemon_along() {
     let mut stage = Stage::new(1_000, 200);
@@ -87,7 +88,8 @@ fn a_killed_elector_wakes_a_frozen_watchdog() {
     killed_elector_with_frozen_watchdog("elector");
 }
 
-/// Here the kernel does not wake the watchdog by the rule for stopped orphaned groups: its new parent is in the same session.
+/// Here the kernel does not wake the watchdog by the rule for stopped orphaned groups: its new parent is in
+/// the same session.
 #[test]
 fn a_killed_elector_wakes_a_frozen_watchdog_that_is_no_orphan() {
     killed_elector_with_frozen_watchdog("nurse");

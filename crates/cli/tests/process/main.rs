@@ -1,8 +1,8 @@
 //! The promises of the process machinery, on real processes that are really killed and frozen.
 //!
-//! Each test starts an elector as a process of its own ([`elector`]), talks to it over a socket, does harm to it or
-//! to its watchdog, and looks at facts: which pids exist, what the children wrote and when on the lease clock, and
-//! when the lock could be taken.
+//! Each test starts an elector as a process of its own ([`elector`]), talks to it over a socket, does harm to
+//! it or to its watchdog, and looks at facts: which pids exist, what the children wrote and when on the lease
+//! clock, and when the lock could be taken.
 
 mod child;
 mod elector;

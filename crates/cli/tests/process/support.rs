@@ -32,7 +32,8 @@ pub(crate) fn beat_for_ever() {
     }
 }
 
-/// A process around an elector, in the same terminal session, that inherits the elector's orphans and reaps them.
+/// A process around an elector, in the same terminal session, that inherits the elector's orphans and reaps
+/// them.
 pub(crate) fn nurse() {
     set_child_subreaper(Some(getpid())).unwrap();
     let elector = Command::new(actor())
@@ -233,7 +234,8 @@ pub(crate) fn freeze(pid: i32) {
     eventually("frozen", || state(pid) == Some('T'));
 }
 
-/// A successor that already waits for the lock when the harm is done, so that not even a moment goes unnoticed.
+/// A successor that already waits for the lock when the harm is done, so that not even a moment goes
+/// unnoticed.
 pub(crate) struct Successor(Receiver<(u64, Vec<i32>)>);
 
 impl Successor {

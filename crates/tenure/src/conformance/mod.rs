@@ -1,16 +1,24 @@
 //! One test for each clause of the contract of [`Store`](crate::store::Store), for stores of your own too.
 //!
-//! ```ignore
-//! struct Mine;
+//! ```
+//! use std::sync::Arc;
+//! use tenure::store::{Memory, SharedStore};
+//!
+//! /// Yours would connect to a server.
+//! struct Mine(Memory);
 //!
 //! #[async_trait::async_trait]
 //! impl tenure::conformance::Harness for Mine {
-//!     async fn open(&self) -> tenure::store::SharedStore {
-//!         std::sync::Arc::new(MyStore::connect("…").await)
+//!     async fn open(&self) -> SharedStore {
+//!         Arc::new(self.0.clone())
 //!     }
 //! }
 //!
-//! tenure::conformance!(Mine);
+//! tenure::conformance!(Mine(Memory::new()));
+//! # fn main() {
+//! # let harness = Mine(Memory::new());
+//! # tenure::conformance::run(tenure::conformance::w2_one_winner_per_version(&harness));
+//! # }
 //! ```
 //!
 //! makes one `#[test]` for each clause, so that a store cannot forget one. Every clause works in a random namespace

@@ -59,6 +59,7 @@ impl Hub {
     }
 
     /// Whether anybody watches.
+    #[cfg(feature = "sqlite")]
     pub(super) fn is_watched(&self) -> bool {
         lock(&self.watches).open.iter().any(|(_, inbox)| inbox.strong_count() > 0)
     }

@@ -1,7 +1,7 @@
 //! The store: a set of linearizable compare-and-set registers, and nothing more.
 //!
 //! Safety is argued once, above this line, and not once per database: whatever keeps the clauses of [`Store`] can
-//! carry elections. [`crate::conformance`] has one test for each clause, for stores of your own too.
+//! carry elections. `tenure::conformance` (a feature) has one test for each clause, for stores of your own too.
 
 mod error;
 mod hub;

@@ -44,6 +44,7 @@ pub async fn answer(watch: &mut BoxStream<'static, Signal>) -> Option<Signal> {
 }
 
 /// What another process is to do.
+#[derive(Clone, Copy)]
 pub enum Task {
     /// Attest for a session, say the witness, and wait.
     Hold(SessionId),

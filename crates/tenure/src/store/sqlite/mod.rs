@@ -57,6 +57,8 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const CLOSING: Duration = Duration::from_secs(2);
 
 /// A handle on a file of registers. See `docs/stores.md` for what it guarantees and how to look into it.
+///
+/// Opening waits for the disk; operations need a tokio runtime with time enabled.
 pub struct Sqlite {
     writer: Sender<Job>,
     reader: Sender<Ask>,

@@ -73,8 +73,12 @@ WHERE c.epoch = '0' AND c.kind = 'cluster' AND c.name = 'cluster';
 /// How long opening waits for other programs.
 const OPENING: Duration = Duration::from_secs(10);
 
+/// Up to this size a file is looked through for damage when it is opened; it takes some milliseconds.
+const LOOKED_THROUGH: i64 = 16 << 20;
+
 /// Opens the file for writing, and makes or upgrades its tables. A file of another program is left untouched; one that
-/// SQLite would quietly open for reading only is refused.
+/// SQLite would quietly open for reading only is refused. The caller has the turn, which keeps two of us from making
+/// the same file at once.
 pub(super) fn open_writer(path: &Path) -> Result<Connection, StoreError> {
     let failed = |error| fault::before_commit(path, error);
     let mut connection = connect(path, OpenFlags::SQLITE_OPEN_CREATE).map_err(failed)?;
@@ -82,7 +86,9 @@ pub(super) fn open_writer(path: &Path) -> Result<Connection, StoreError> {
         let error = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_READONLY);
         return Err(failed(Error::SqliteFailure(error, None)));
     }
-    check_owner(path, &connection)?;
+    if check_owner(path, &connection)? < CURRENT {
+        check_for_damage(path, &connection)?;
+    }
     let mode: String =
         connection.query_row("PRAGMA journal_mode = WAL", [], |row| row.get(0)).map_err(failed)?;
     if !mode.eq_ignore_ascii_case("wal") {
@@ -95,14 +101,16 @@ pub(super) fn open_writer(path: &Path) -> Result<Connection, StoreError> {
     Ok(connection)
 }
 
-/// Opens the file for reading only.
+/// Opens the file for reading only, and looks it through for damage: now that nobody waits for the turn.
 pub(super) fn open_reader(path: &Path) -> Result<Connection, StoreError> {
     let open = || {
         let connection = connect(path, OpenFlags::empty())?;
         connection.pragma_update(None, "query_only", true)?;
         Ok(connection)
     };
-    open().map_err(|error| fault::before_commit(path, error))
+    let connection = open().map_err(|error| fault::before_commit(path, error))?;
+    check_for_damage(path, &connection)?;
+    Ok(connection)
 }
 
 /// The random identity that the file got when it was made.
@@ -131,20 +139,13 @@ fn connect(path: &Path, extra: OpenFlags) -> Result<Connection, Error> {
     Ok(connection)
 }
 
-/// Up to this size a file is looked through for damage when it is opened; it takes some milliseconds.
-const LOOKED_THROUGH: i64 = 16 << 20;
-
-/// Looks without writing: damage, another program's file and a newer schema are found here.
-fn check_owner(path: &Path, connection: &Connection) -> Result<(), StoreError> {
+/// Looks without writing: another program's file and a newer schema are found here. Gives the version of the schema.
+fn check_owner(path: &Path, connection: &Connection) -> Result<u32, StoreError> {
     let failed = |error| fault::before_commit(path, error);
     let ask = |sql: &str| connection.query_row(sql, [], |row| row.get::<_, i64>(0)).map_err(failed);
     let application = ask("SELECT application_id FROM pragma_application_id")?;
     let version = ask("SELECT user_version FROM pragma_user_version")?;
     let tables = ask("SELECT count(*) FROM sqlite_schema")?;
-    let size = ask("SELECT page_count * page_size FROM pragma_page_count, pragma_page_size")?;
-    if size <= LOOKED_THROUGH {
-        check_for_damage(path, connection)?;
-    }
     let file = path.display();
     let refuse = |message: String| Err(StoreError::not_applied(STORE, message).permanent());
     if tables > 0 && application != i64::from(APPLICATION) {
@@ -158,20 +159,25 @@ fn check_owner(path: &Path, connection: &Connection) -> Result<(), StoreError> {
              that version, or name another file"
         ));
     }
-    Ok(())
+    Ok(u32::try_from(version).unwrap_or(0))
 }
 
 /// Damage is better found now than by the write that meets it.
 fn check_for_damage(path: &Path, connection: &Connection) -> Result<(), StoreError> {
-    let found = connection.query_row("PRAGMA quick_check(1)", [], |row| row.get::<_, String>(0));
-    match found {
-        Ok(found) if found == "ok" => Ok(()),
-        Ok(found) => {
-            let error = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_CORRUPT);
-            Err(fault::before_commit(path, Error::SqliteFailure(error, Some(found))))
+    let check = || {
+        let size = "SELECT page_count * page_size FROM pragma_page_count, pragma_page_size";
+        if connection.query_row(size, [], |row| row.get::<_, i64>(0))? > LOOKED_THROUGH {
+            return Ok(());
         }
-        Err(error) => Err(fault::before_commit(path, error)),
-    }
+        match connection.query_row("PRAGMA quick_check(1)", [], |row| row.get::<_, String>(0))? {
+            sound if sound == "ok" => Ok(()),
+            damage => {
+                let code = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_CORRUPT);
+                Err(Error::SqliteFailure(code, Some(damage)))
+            }
+        }
+    };
+    check().map_err(|error| fault::before_commit(path, error))
 }
 
 /// Brings the tables up to date in one transaction, so that a crash leaves the old ones. Whoever comes second finds
