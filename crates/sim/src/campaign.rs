@@ -102,7 +102,10 @@ fn live_through(seed: u64, mutant: Option<Mutant>) -> (Stats, Option<Violation>)
             let text = panic.downcast_ref::<String>().cloned();
             let what = text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()));
             let what = what.unwrap_or_else(|| "it panicked".to_owned());
-            (Stats { worlds: 1, violations: 1, ..Stats::default() }, Some(Violation { invariant: "no panic", what }))
+            (
+                Stats { worlds: 1, violations: 1, ..Stats::default() },
+                Some(Violation { invariant: "no panic", what }),
+            )
         }
     }
 }

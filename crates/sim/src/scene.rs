@@ -1,5 +1,7 @@
 //! What is true in a world at one instant: everything that an invariant may look at.
 
+use std::collections::BTreeMap;
+
 use tenure_core::engine::Class;
 use tenure_core::record::SessionState;
 use tenure_core::{Key, Name, Record, Time, Token};
@@ -29,6 +31,8 @@ pub struct Scene {
     pub rolled_back: bool,
     /// The store forgot something, whatever it was.
     pub forgot: bool,
+    /// When each role was lost last, since everything was healed.
+    pub lost_at: BTreeMap<Name, Instant>,
 }
 
 impl Scene {

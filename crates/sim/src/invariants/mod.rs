@@ -137,7 +137,7 @@ impl Invariants {
 
     /// A batch of writes leaves a process.
     pub fn sent(&mut self, scene: &Scene, sent: Sent<'_>) {
-        let verdict = self.validity.sent(sent);
+        let verdict = self.validity.sent(scene, sent);
         self.note("no beat after the work was told to stop", verdict);
         self.grants.sent(sent);
         let verdict = self.hands_off.sent(sent);

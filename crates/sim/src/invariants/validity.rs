@@ -47,7 +47,8 @@ impl Validity {
         self.0.begun(pid, twin_of);
     }
 
-    pub(super) fn sent(&mut self, sent: Sent<'_>) -> Verdict {
+    pub(super) fn sent(&mut self, scene: &Scene, sent: Sent<'_>) -> Verdict {
+        let stop_grace = scene.node(sent.pid).timing.stop_grace;
         let owner = self.0.get(sent.pid);
         for (item, write) in sent.writes.iter().enumerate() {
             let act = Act::of(write);
@@ -56,7 +57,8 @@ impl Validity {
             else {
                 continue;
             };
-            if act == Act::Beat && owner.lease(*id).is_some_and(|lease| lease.cancelled) {
+            let lease = owner.lease(*id).filter(|_| act == Act::Beat);
+            if lease.is_some_and(|lease| lease.cancelled || sent.local >= lease.until.before(stop_grace)) {
                 return Err(format!("a beat of {id:?} after its work was told to stop"));
             }
             if owner.beats.len() >= REMEMBERED {

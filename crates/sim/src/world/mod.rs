@@ -12,6 +12,8 @@ mod traffic;
 mod user;
 mod workshop;
 
+use std::collections::BTreeMap;
+
 use tenure_core::engine::Config;
 use tenure_core::{Engine, Input, Key, Mutant};
 
@@ -93,6 +95,7 @@ impl World {
                 store: Store::new(if needs_memory(&settings) { memory } else { 0 }),
                 rolled_back: false,
                 forgot: false,
+                lost_at: BTreeMap::new(),
                 settings,
             },
             checks: Invariants::default(),

@@ -149,7 +149,12 @@ impl World {
                 self.look_for_settled();
             }
             Event::Draining { role, token, forced, .. } => self.work_drains(pid, &role, token, forced),
-            Event::Lost { role, token, .. } => self.work_lost(pid, &role, token),
+            Event::Lost { role, token, .. } => {
+                self.work_lost(pid, &role, token);
+                if self.healed_at.is_some() {
+                    self.scene.lost_at.insert(role, self.scene.now);
+                }
+            }
             Event::SessionOpened { .. } => self.stats.sessions += 1,
             _ => {}
         }

@@ -86,9 +86,9 @@ impl World {
     fn blur(&mut self, reply: Reply) -> Reply {
         match reply {
             Reply::Written(outcomes) if self.rng.coin() => {
-                let blurred = outcomes.into_iter().map(|outcome| {
-                    if self.rng.coin() { Outcome::Failed(Fate::Unknown) } else { outcome }
-                });
+                let blurred = outcomes
+                    .into_iter()
+                    .map(|outcome| if self.rng.coin() { Outcome::Failed(Fate::Unknown) } else { outcome });
                 Reply::Written(blurred.collect())
             }
             _ => Reply::Failed(Fate::Unknown),
