@@ -4,10 +4,9 @@ use std::time::{Duration, Instant};
 
 use tenure_core::Mutant;
 
-use crate::invariants::Violation;
+use crate::invariants::{Focus, Violation};
 use crate::stats::Stats;
-use crate::trace::Trace;
-use crate::world;
+use crate::world::{self, Ticket};
 
 /// How many times more worlds are wanted than an everyday run has: ten with `TENURE_LONG=1` in the environment.
 #[must_use]
@@ -46,7 +45,7 @@ pub fn simulate(seeds: impl IntoIterator<Item = u64>, limit: Option<Duration>) -
     let began = Instant::now();
     let mut tally = Tally::default();
     for seed in seeds {
-        let (stats, violation) = live_through(seed, None);
+        let (stats, violation) = live_through(Ticket::new(seed));
         tally.stats.add(&stats);
         tally.failures.extend(violation.map(|violation| Failure { seed, violation }));
         if limit.is_some_and(|limit| began.elapsed() >= limit) {
@@ -85,9 +84,9 @@ impl std::fmt::Display for Catch {
 
 /// Looks for a world of these seeds that shows a mistake.
 #[must_use]
-pub fn hunt(mutant: Mutant, from: u64, most: u64) -> Catch {
+pub fn hunt(mutant: Mutant, from: u64, most: u64, focus: Focus) -> Catch {
     for seed in from..from + most {
-        if let (_, Some(violation)) = live_through(seed, Some(mutant)) {
+        if let (_, Some(violation)) = live_through(Ticket { focus, ..Ticket::hunt(seed, mutant) }) {
             return Catch { mutant, caught: Some(Failure { seed, violation }), worlds: seed - from + 1 };
         }
     }
@@ -95,8 +94,8 @@ pub fn hunt(mutant: Mutant, from: u64, most: u64) -> Catch {
 }
 
 /// An engine that panics has broken an invariant of its own: the seed must be told all the same.
-fn live_through(seed: u64, mutant: Option<Mutant>) -> (Stats, Option<Violation>) {
-    match std::panic::catch_unwind(|| world::run(seed, mutant, Trace::Off)) {
+fn live_through(ticket: Ticket) -> (Stats, Option<Violation>) {
+    match std::panic::catch_unwind(|| world::run(ticket)) {
         Ok(verdict) => (verdict.stats, verdict.violation),
         Err(panic) => {
             let text = panic.downcast_ref::<String>().cloned();

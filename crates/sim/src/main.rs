@@ -5,14 +5,16 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use tenure_core::Mutant;
 use tenure_sim::campaign::{self, Failure};
+use tenure_sim::invariants::Focus;
 use tenure_sim::trace::Trace;
-use tenure_sim::world;
+use tenure_sim::world::{self, Ticket};
 
 const USAGE: &str = "\
 usage: tenure-sim [--seeds N] [--from S | --fresh] [--minutes M]    simulate worlds
        tenure-sim --seed S [--trace] [--mutant NAME]                replay one world
        tenure-sim --mutants [--seeds N] [--from S]                  every mutant must be caught within N worlds
-       tenure-sim --mutant NAME [--seeds N] [--from S]              the same for one";
+       tenure-sim --mutant NAME [--seeds N] [--from S]              the same for one
+       --harm                                                       look only for harm, not for broken rules";
 
 #[derive(Debug, Default)]
 struct Options {
@@ -22,6 +24,7 @@ struct Options {
     minutes: Option<u64>,
     trace: bool,
     mutants: bool,
+    focus: Focus,
     mutant: Option<Mutant>,
 }
 
@@ -41,15 +44,17 @@ fn main() -> ExitCode {
 
 fn run(options: &Options) -> Result<(), String> {
     match (options.seed, options.mutants, options.mutant) {
-        (Some(seed), _, mutant) => replay(seed, mutant, options.trace),
+        (Some(seed), ..) => replay(seed, options),
         (None, true, _) => hunt(&Mutant::ALL, options),
         (None, false, Some(mutant)) => hunt(&[mutant], options),
         (None, false, None) => simulate(options),
     }
 }
 
-fn replay(seed: u64, mutant: Option<Mutant>, trace: bool) -> Result<(), String> {
-    let verdict = world::run(seed, mutant, if trace { Trace::Printed } else { Trace::Off });
+fn replay(seed: u64, options: &Options) -> Result<(), String> {
+    let trace = if options.trace { Trace::Printed } else { Trace::Off };
+    let (mutant, focus) = (options.mutant, options.focus);
+    let verdict = world::run(Ticket { seed, aim: mutant, mutant, focus, trace });
     println!("{}", verdict.stats);
     match verdict.violation {
         Some(violation) => Err(Failure { seed, violation }.to_string()),
@@ -71,7 +76,7 @@ fn simulate(options: &Options) -> Result<(), String> {
 fn hunt(mutants: &[Mutant], options: &Options) -> Result<(), String> {
     let mut survivors = 0;
     for mutant in mutants {
-        let catch = campaign::hunt(*mutant, options.from, options.seeds.unwrap_or(1000));
+        let catch = campaign::hunt(*mutant, options.from, options.seeds.unwrap_or(1000), options.focus);
         println!("{catch}");
         survivors += usize::from(catch.caught.is_none());
     }
@@ -95,6 +100,7 @@ fn parse(args: impl Iterator<Item = String>) -> Result<Options, String> {
             "--minutes" => options.minutes = Some(number(&value()?)?),
             "--fresh" => options.from = fresh(),
             "--trace" => options.trace = true,
+            "--harm" => options.focus = Focus::Harm,
             "--mutants" => options.mutants = true,
             "--mutant" => options.mutant = Some(mutant(&value()?)?),
             _ => return Err(format!("{arg} is not an option")),

@@ -20,7 +20,7 @@ use tenure_core::{Engine, Input, Key, Mutant};
 use crate::agenda::{Agenda, Happening};
 use crate::clock::{Clock, Instant, MICRO};
 use crate::faults::{Fault, Mishap};
-use crate::invariants::{Invariants, Violation};
+use crate::invariants::{Focus, Invariants, Violation};
 use crate::process::{Life, Pid, Process};
 use crate::rng::Rng;
 use crate::scene::Scene;
@@ -42,16 +42,39 @@ pub struct Verdict {
     pub trace: Trace,
 }
 
-/// Runs the world of a seed to its end, or to the first violation.
-#[must_use]
-pub fn run(seed: u64, mutant: Option<Mutant>, trace: Trace) -> Verdict {
-    World::new(seed, mutant, mutant, trace).run()
+/// Which world, and how it is looked at.
+#[derive(Debug, Clone, Default)]
+pub struct Ticket {
+    /// Its seed.
+    pub seed: u64,
+    /// The mistake that its settings are aimed at.
+    pub aim: Option<Mutant>,
+    /// The mistake that its engines make.
+    pub mutant: Option<Mutant>,
+    /// Which invariants are looked at.
+    pub focus: Focus,
+    /// Where the trace goes.
+    pub trace: Trace,
 }
 
-/// Runs the world in which a mutant would be hunted, with engines that do not make the mistake.
+impl Ticket {
+    /// The world of this seed, as it is.
+    #[must_use]
+    pub fn new(seed: u64) -> Self {
+        Self { seed, ..Self::default() }
+    }
+
+    /// The world of this seed that is aimed at a mistake, and makes it.
+    #[must_use]
+    pub fn hunt(seed: u64, mutant: Mutant) -> Self {
+        Self { seed, aim: Some(mutant), mutant: Some(mutant), ..Self::default() }
+    }
+}
+
+/// Runs a world to its end, or to the first violation.
 #[must_use]
-pub fn run_aimed(seed: u64, mutant: Mutant) -> Verdict {
-    World::new(seed, Some(mutant), None, Trace::Off).run()
+pub fn run(ticket: Ticket) -> Verdict {
+    World::new(ticket).run()
 }
 
 /// A world.
@@ -79,7 +102,8 @@ struct World {
 }
 
 impl World {
-    fn new(seed: u64, aim: Option<Mutant>, mutant: Option<Mutant>, trace: Trace) -> Self {
+    fn new(ticket: Ticket) -> Self {
+        let Ticket { seed, aim, mutant, focus, trace } = ticket;
         let mut rng = Rng::new(seed);
         let settings = Settings::draw(&mut rng, aim, mutant);
         let memory = settings.net.stale.max(settings.span.min(settings.net.slow));
@@ -98,7 +122,7 @@ impl World {
                 lost_at: BTreeMap::new(),
                 settings,
             },
-            checks: Invariants::default(),
+            checks: Invariants::new(focus),
             agenda: Agenda::default(),
             rng,
             stats: Stats { worlds: 1, ..Stats::default() },
