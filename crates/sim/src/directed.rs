@@ -26,9 +26,15 @@ pub(crate) fn aim(settings: &mut Settings, mutant: Mutant, base: Instant) {
             settings.net.rings = true;
         }
         Mutant::AbsentIsOver => often(settings, &[(Mishap::Stale, 300_000)]),
-        Mutant::ExpelFromAsked => {
-            often(settings, &[(Mishap::Slow, 200_000)]);
-            add(settings, &[(Fault::Cut, 10), (Fault::Crash, 5)]);
+        // The last beat was answered late, or the last read sent early, and then the leader freezes.
+        Mutant::ExpelFromAsked | Mutant::ValidityFromReply | Mutant::ValidityFromRead => {
+            only(settings, WitnessKind::None, &[(Fault::Pause, 1)]);
+            settings.net.odds.fill(0);
+            often(settings, &[(Mishap::Slow, 300_000)]);
+            settings.net.slow = base / 5;
+            settings.fault_every = Some(2 * base);
+            settings.span = 60 * base;
+            settings.hunt = true;
         }
         // A session ends at once while a claim is on its way, and the next one is open before the answer comes.
         Mutant::AckCreditedToLaterSession => {

@@ -11,7 +11,7 @@ use tenure_sim::world::{self, Ticket};
 
 const USAGE: &str = "\
 usage: tenure-sim [--seeds N] [--from S | --fresh] [--minutes M]    simulate worlds
-       tenure-sim --seed S [--trace] [--mutant NAME]                replay one world
+       tenure-sim --seed S [--trace] [--mutant NAME | --aim NAME]   replay one world
        tenure-sim --mutants [--seeds N] [--from S]                  every mutant must be caught within N worlds
        tenure-sim --mutant NAME [--seeds N] [--from S]              the same for one
        --harm                                                       look only for harm, not for broken rules";
@@ -26,6 +26,7 @@ struct Options {
     mutants: bool,
     focus: Focus,
     mutant: Option<Mutant>,
+    aim: Option<Mutant>,
 }
 
 fn main() -> ExitCode {
@@ -54,7 +55,7 @@ fn run(options: &Options) -> Result<(), String> {
 fn replay(seed: u64, options: &Options) -> Result<(), String> {
     let trace = if options.trace { Trace::Printed } else { Trace::Off };
     let (mutant, focus) = (options.mutant, options.focus);
-    let verdict = world::run(Ticket { seed, aim: mutant, mutant, focus, trace });
+    let verdict = world::run(Ticket { seed, aim: mutant.or(options.aim), mutant, focus, trace });
     println!("{}", verdict.stats);
     match verdict.violation {
         Some(violation) => Err(Failure { seed, violation }.to_string()),
@@ -102,6 +103,7 @@ fn parse(args: impl Iterator<Item = String>) -> Result<Options, String> {
             "--trace" => options.trace = true,
             "--harm" => options.focus = Focus::Harm,
             "--mutants" => options.mutants = true,
+            "--aim" => options.aim = Some(mutant(&value()?)?),
             "--mutant" => options.mutant = Some(mutant(&value()?)?),
             _ => return Err(format!("{arg} is not an option")),
         }

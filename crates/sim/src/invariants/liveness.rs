@@ -10,26 +10,31 @@ use crate::scene::Scene;
 /// How long a healed world may take to lead every role, in true time, once the last message of the bad days has
 /// arrived.
 ///
-/// What may have to happen one after the other, each once: a node's own former session runs out and is closed; a
-/// dead process's session is watched and expelled before its node name is free (on a store that forgets, after a
-/// quarantine as long); a holder's session is watched and expelled; the candidates of higher rank wait their turn;
-/// work that drains takes its time. The sum is doubled, because a message that is answered a moment too late costs
-/// another round: this is a bound against "for ever", not a figure of speed.
+/// What may have to happen one after the other: a dead process's session is watched and expelled, before its name is
+/// free or its roles are; on a store that forgets, a quarantine as long comes first, and one more if what was
+/// forgotten is found out only then; then a role waits for its turn. Around that, two rounds of looking, claiming and
+/// being answered, in which every operation may time out once. Half of that is added, because a message of the bad
+/// days that arrives at the worst moment costs another round: this is a bound against "for ever", not a figure of
+/// speed.
 #[must_use]
 pub fn bound(scene: &Scene) -> Instant {
     let nodes = &scene.settings.nodes;
     let longest = nodes.iter().map(|node| {
         let timing = &node.timing;
         let lease = timing.watch(scene.settings.max_ttl());
-        let round = timing.beat + 4 * timing.op_timeout;
-        let quarantine = if scene.settings.class == Class::C { 2 * lease } else { lease };
-        (3 * lease + quarantine + 4 * round).as_nanos() as Instant
+        let round = timing.beat + 3 * timing.op_timeout + ORDERING;
+        let quarantine = if scene.settings.class == Class::C { 2 * lease } else { std::time::Duration::ZERO };
+        (lease + quarantine + 2 * round).as_nanos() as Instant
     });
     let standing = scene.processes.iter().flat_map(|process| process.standing.values());
     let delays =
         standing.map(|standing| (standing.takeover_delay + standing.cool_down).as_nanos() as Instant);
-    2 * (longest.max().unwrap_or(0) + delays.max().unwrap_or(0)) + SECOND
+    let sum = longest.max().unwrap_or(0) + delays.max().unwrap_or(0);
+    sum + sum / 2
 }
+
+/// The longest that candidates wait for each other.
+const ORDERING: std::time::Duration = std::time::Duration::from_millis(50);
 
 /// The roles that somebody stands for and nobody leads at this instant.
 pub fn orphans(scene: &Scene) -> impl Iterator<Item = &Name> {
