@@ -33,6 +33,8 @@ pub struct Scene {
     pub forgot: bool,
     /// When each role was lost last, since everything was healed.
     pub lost_at: BTreeMap<Name, Instant>,
+    /// How often each role was won since every role was led again.
+    pub won: BTreeMap<Name, u32>,
 }
 
 impl Scene {

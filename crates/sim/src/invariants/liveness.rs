@@ -59,3 +59,16 @@ pub fn judge(scene: &Scene, bound: Instant) -> Verdict {
     let seconds = bound as f64 / SECOND as f64;
     Err(format!("nobody leads {} although everything was healed {seconds:.1} s ago", orphans.join(", ")))
 }
+
+/// So many leases a healed world is watched on, once every role is led.
+pub const WATCHED: u32 = 8;
+
+/// In that time a role may be handed over for the sake of priorities, but not back and forth.
+pub fn at_rest(scene: &Scene) -> Verdict {
+    match scene.won.iter().find(|(_, times)| **times > WATCHED / 2) {
+        Some((role, times)) => {
+            Err(format!("{role} changed hands {times} times although nothing was the matter"))
+        }
+        None => Ok(()),
+    }
+}

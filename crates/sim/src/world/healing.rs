@@ -39,6 +39,7 @@ impl World {
             return;
         }
         self.checks.note("no role is orphaned for ever", verdict);
+        self.checks.note("a healed world comes to rest", liveness::at_rest(&self.scene));
         self.over = true;
     }
 
@@ -51,7 +52,7 @@ impl World {
         self.settled_at = Some(self.scene.now);
         let took = self.scene.now - healed;
         self.stats.slowest_recovery = took * 1000 / (self.judged_at - healed);
-        let watched = 2 * self.scene.settings.max_ttl().as_nanos() as Instant;
+        let watched = (liveness::WATCHED * self.scene.settings.max_ttl()).as_nanos() as Instant;
         self.agenda.add(self.scene.now + watched, Happening::Judge);
     }
 

@@ -120,6 +120,7 @@ impl World {
                 rolled_back: false,
                 forgot: false,
                 lost_at: BTreeMap::new(),
+                won: BTreeMap::new(),
                 settings,
             },
             checks: Invariants::new(focus),

@@ -145,6 +145,9 @@ impl World {
         match event {
             Event::Elected { role, token } => {
                 self.stats.tenures += 1;
+                if self.settled_at.is_some() {
+                    *self.scene.won.entry(role.clone()).or_default() += 1;
+                }
                 self.work_starts(pid, role, token);
                 self.look_for_settled();
             }
