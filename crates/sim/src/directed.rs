@@ -68,7 +68,7 @@ pub(crate) fn aim(settings: &mut Settings, mutant: Mutant, base: Instant) {
         Mutant::RequestFellsAnyone | Mutant::PauseNotReread => {
             often(settings, &[(Mishap::Stale, 0), (Mishap::Slow, 100_000), (Mishap::HintLost, 300_000)]);
             settings.operator_every = Some(settings.span / 80);
-            add(settings, &[(Fault::Crash, 5)]);
+            add(settings, &[(Fault::Crash, 5), (Fault::Replica, 0)]);
         }
         // With few roles each is looked at in turn before anybody misses the hint.
         Mutant::FreedIgnored => {

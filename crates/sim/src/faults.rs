@@ -11,8 +11,10 @@ pub enum Fault {
     DoubleStart,
     /// A process goes on twice from one state.
     Clone,
-    /// A node is cut off from the store.
+    /// A node is cut off from the store, in both directions or in one.
     Cut,
+    /// A node reads from a copy that lags behind, for a while.
+    Replica,
     /// The store answers nobody.
     Outage,
     /// A connection that a witness watches drops.
@@ -41,12 +43,13 @@ pub enum Fault {
 
 impl Fault {
     /// Every fault.
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 18] = [
         Self::Pause,
         Self::Crash,
         Self::DoubleStart,
         Self::Clone,
         Self::Cut,
+        Self::Replica,
         Self::Outage,
         Self::Disconnect,
         Self::Drift,

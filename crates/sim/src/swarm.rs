@@ -162,6 +162,12 @@ impl Settings {
         self.nodes.iter().map(|node| node.timing.ttl).max().unwrap_or(Timing::DEFAULT_TTL)
     }
 
+    /// Whether every read is answered from the newest state.
+    #[must_use]
+    pub fn reads_are_fresh(&self) -> bool {
+        self.odds(Mishap::Stale) == 0 && self.weights[Fault::Replica as usize] == 0
+    }
+
     /// How often this mishap strikes.
     #[must_use]
     pub fn odds(&self, mishap: Mishap) -> Ppm {
@@ -181,12 +187,21 @@ impl Settings {
             _ => rng.between(5, 7),
         };
         let mixed = self.class != Class::C && rng.chance(400_000);
+        let wide = mixed && rng.chance(200_000);
+        if wide {
+            // The shortest lease costs as many steps as all the others together.
+            self.span /= 4;
+        }
         let one_work = rng.coin().then(|| draw_work(rng));
         let bad_clocks = rng.chance(300_000);
         let hosts = rng.between(1, 3);
         let one_mutated = rng.chance(200_000);
         for index in 0..count {
-            let ttl = if mixed { base * rng.between(2, 16) / 8 } else { base };
+            let ttl = match (wide, mixed) {
+                (true, _) => rng.magnitude(base / 20, 2 * base),
+                (false, true) => base * rng.between(2, 16) / 8,
+                (false, false) => base,
+            };
             let timing = draw_timing(rng, ttl, self.witness, bad_clocks);
             let bound = i64::from(timing.rate_error_ppm);
             let work = one_work.unwrap_or_else(|| draw_work(rng));

@@ -12,8 +12,8 @@ use super::{Act, PerProcess, Sent, Verdict};
 use crate::process::Pid;
 use crate::scene::Scene;
 
-/// So many versions of a session are remembered: more than any stale read reaches back to.
-const REMEMBERED: usize = 32;
+/// So many versions of a session are remembered: more than any stale read, or a flood of late answers, reaches back to.
+const REMEMBERED: usize = 128;
 
 /// What one process has received.
 #[derive(Debug, Clone, Default)]

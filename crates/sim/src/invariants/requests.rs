@@ -7,7 +7,6 @@ use tenure_core::{Event, Key, Kind, Name, Record, Token, Write};
 
 use super::{Act, Verdict};
 use crate::clock::Instant;
-use crate::faults::Mishap;
 use crate::process::Pid;
 use crate::scene::Scene;
 
@@ -55,7 +54,7 @@ impl Requests {
     }
 
     fn not_paused(&self, scene: &Scene, pid: Pid, role: &Name, token: Token) -> Verdict {
-        let fresh_reads = scene.settings.odds(Mishap::Stale) == 0 && !scene.forgot;
+        let fresh_reads = scene.settings.reads_are_fresh() && !scene.forgot;
         let (Some(since), Some((claimed, at))) = (self.paused_since.get(role), self.claimed.get(role)) else {
             return Ok(());
         };

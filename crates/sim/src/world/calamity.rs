@@ -2,7 +2,7 @@
 
 use tenure_core::{Evidence, Hint, Input, Key, Kind, Record};
 
-use super::World;
+use super::{Cut, Direction, World};
 use crate::agenda::Happening;
 use crate::clock::Instant;
 use crate::faults::Fault;
@@ -24,6 +24,7 @@ impl World {
         }
         match fault {
             Fault::Cut => self.cut(),
+            Fault::Replica => self.lag_behind(),
             Fault::Outage => self.out_until = self.scene.now + self.draw_trouble(),
             Fault::FalseHint => self.false_hint(),
             Fault::Tidy => self.tidy(),
@@ -125,7 +126,16 @@ impl World {
     fn cut(&mut self) {
         let Some(pid) = self.draw_victim() else { return };
         let node = self.scene.processes[pid].node;
-        self.cut_until[node] = self.scene.now + self.draw_trouble();
+        let until = self.scene.now + self.draw_trouble();
+        let only = *self.rng.pick(&[None, None, Some(Direction::There), Some(Direction::Back)]);
+        self.cuts[node] = Cut { until, only };
+    }
+
+    fn lag_behind(&mut self) {
+        let Some(pid) = self.draw_victim() else { return };
+        let until = self.scene.now + self.draw_trouble();
+        let lag = self.rng.between(0, self.scene.settings.net.stale);
+        self.lags[self.scene.processes[pid].node] = (until, lag);
     }
 
     /// The process goes on twice. The twin has lost its connections, but not its memory.

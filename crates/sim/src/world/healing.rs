@@ -2,7 +2,7 @@
 
 use tenure_core::io::Standing;
 
-use super::World;
+use super::{Cut, World};
 use crate::agenda::Happening;
 use crate::clock::Instant;
 use crate::invariants::liveness;
@@ -17,7 +17,8 @@ impl World {
             self.trace.line(self.scene.now, format_args!("everything is healed"));
         }
         self.out_until = 0;
-        self.cut_until.fill(0);
+        self.cuts.fill(Cut::default());
+        self.lags.fill((0, 0));
         self.take_requests_back();
         for node in 0..self.scene.settings.nodes.len() {
             self.heal_node(node);

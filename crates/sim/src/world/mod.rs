@@ -77,6 +77,20 @@ pub fn run(ticket: Ticket) -> Verdict {
     World::new(ticket).run()
 }
 
+/// Between a process and the store.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Direction {
+    There,
+    Back,
+}
+
+/// A node is cut off from the store until then, in both directions or in one.
+#[derive(Debug, Clone, Default)]
+struct Cut {
+    until: Instant,
+    only: Option<Direction>,
+}
+
 /// A world.
 #[derive(Debug)]
 struct World {
@@ -87,8 +101,10 @@ struct World {
     stats: Stats,
     trace: Trace,
     witnesses: Witnesses,
-    /// Until when each node is cut off from the store.
-    cut_until: Vec<Instant>,
+    /// Who is cut off from the store.
+    cuts: Vec<Cut>,
+    /// Whose reads lag behind, until when and by how much.
+    lags: Vec<(Instant, Instant)>,
     /// Until when the store answers nobody.
     out_until: Instant,
     /// When everything was healed.
@@ -110,7 +126,8 @@ impl World {
         let clocks =
             settings.nodes.iter().map(|node| draw_clock(&mut rng, &settings, node.clock_error_ppm)).collect();
         let mut world = Self {
-            cut_until: vec![0; settings.nodes.len()],
+            cuts: vec![Cut::default(); settings.nodes.len()],
+            lags: vec![(0, 0); settings.nodes.len()],
             scene: Scene {
                 now: 0,
                 clocks,
@@ -260,8 +277,11 @@ impl World {
         self.scene.now < self.out_until
     }
 
-    fn is_cut(&self, pid: Pid) -> bool {
-        self.scene.now < self.cut_until[self.scene.processes[pid].node]
+    /// Until when nothing gets through in this direction, if so.
+    fn cut_until(&self, pid: Pid, direction: Direction) -> Option<Instant> {
+        let cut = &self.cuts[self.scene.processes[pid].node];
+        let blocked = cut.only.is_none_or(|only| only == direction);
+        (self.scene.now < cut.until && blocked).then_some(cut.until)
     }
 
     fn set_register(&mut self, key: &Key, held: Option<(tenure_core::Version, tenure_core::Record)>) {
@@ -284,7 +304,7 @@ fn draw_clock(rng: &mut Rng, settings: &Settings, error_ppm: i64) -> Clock {
 }
 
 fn needs_memory(settings: &Settings) -> bool {
-    let stale = settings.odds(Mishap::Stale) > 0;
+    let stale = !settings.reads_are_fresh();
     let forgets = settings.class == tenure_core::engine::Class::C;
     stale || forgets || settings.weights[Fault::FalseHint as usize] > 0
 }

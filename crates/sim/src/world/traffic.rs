@@ -2,7 +2,7 @@
 
 use tenure_core::{Entry, Fate, Hint, Input, OpId, Outcome, Query, Record, Reply, Write};
 
-use super::World;
+use super::{Direction, World};
 use crate::agenda::{Body, Happening, Request};
 use crate::clock::Instant;
 use crate::faults::Mishap;
@@ -24,7 +24,7 @@ impl World {
             self.fail_later(pid, op, held_up);
             return;
         }
-        let Some(way) = self.way(pid) else {
+        let Some(way) = self.way(pid, Direction::There) else {
             self.fail_later(pid, op, held_up);
             return;
         };
@@ -59,7 +59,7 @@ impl World {
             return;
         }
         let reply = match &request.body {
-            Body::Read(query) => self.serve_read(query),
+            Body::Read(query) => self.serve_read(request.pid, query),
             Body::Write(writes) => self.serve_write(request.pid, writes),
         };
         let reply = if unknown { self.blur(reply) } else { reply };
@@ -95,9 +95,11 @@ impl World {
         }
     }
 
-    fn serve_read(&mut self, query: &Query) -> Reply {
-        let age =
-            if self.strikes(Mishap::Stale) { self.rng.between(0, self.scene.settings.net.stale) } else { 0 };
+    fn serve_read(&mut self, pid: Pid, query: &Query) -> Reply {
+        let (until, lag) = self.lags[self.scene.processes[pid].node];
+        let lag = if self.scene.now < until { lag } else { 0 };
+        let stale = self.scene.settings.net.stale;
+        let age = if self.strikes(Mishap::Stale) { self.rng.between(0, stale) } else { lag };
         Reply::Read(self.scene.store.read(self.scene.now.saturating_sub(age), query))
     }
 
@@ -135,7 +137,10 @@ impl World {
         }
         let entry = Entry { key: write.key.clone(), version: *version, value: value.clone() };
         for other in self.alive() {
-            if Some(other) == pid || self.is_cut(other) || self.strikes(Mishap::HintLost) {
+            if Some(other) == pid
+                || self.cut_until(other, Direction::Back).is_some()
+                || self.strikes(Mishap::HintLost)
+            {
                 continue;
             }
             let times = if self.strikes(Mishap::HintDoubled) { 2 } else { 1 };
@@ -168,14 +173,13 @@ impl World {
     }
 
     /// How long a message takes between a process and the store, if it gets through at all.
-    fn way(&mut self, pid: Pid) -> Option<Instant> {
+    fn way(&mut self, pid: Pid, direction: Direction) -> Option<Instant> {
         let delay = self.delay();
-        if !self.is_cut(pid) {
-            return Some(delay);
+        match self.cut_until(pid, direction) {
+            None => Some(delay),
+            // What is sent into a cut waits for its end, or never arrives.
+            Some(end) => self.rng.coin().then(|| end - self.scene.now + delay),
         }
-        // What is sent into a cut waits for its end, or never arrives.
-        let end = self.cut_until[self.scene.processes[pid].node] - self.scene.now;
-        if self.rng.coin() { Some(end + delay) } else { None }
     }
 
     fn answer(&mut self, request: &Request, reply: Reply) {
@@ -187,7 +191,7 @@ impl World {
             self.fail_later(request.pid, request.op, 0);
             return;
         }
-        if let Some(way) = self.way(request.pid) {
+        if let Some(way) = self.way(request.pid, Direction::Back) {
             self.deliver(request.pid, way, Input::Replied { op: request.op, reply });
         }
     }
