@@ -132,10 +132,13 @@ pub struct Ended {
     pub leftovers: bool,
     /// Something had to be killed with SIGKILL.
     pub killed: bool,
+    /// It was told to end because its lease ran out.
+    pub expired: bool,
 }
 
 impl Ended {
-    pub(super) const LOST: Self = Self { exit: Exit::WatchdogLost, leftovers: false, killed: true };
+    pub(super) const LOST: Self =
+        Self { exit: Exit::WatchdogLost, leftovers: false, killed: true, expired: false };
 }
 
 #[derive(Debug)]

@@ -175,6 +175,7 @@ impl Job {
             exit: self.exit.unwrap_or(Exit::Signal(Signal::KILL.as_raw())),
             leftovers: self.leftovers,
             killed: self.phase == Phase::Killing,
+            expired: self.expired,
         }
     }
 

@@ -226,9 +226,9 @@ impl Keeper {
                 }
             }
             Report::StartFailed { errno, message, .. } => self.start_failed(errno, message),
-            Report::Reaped { exit, leftovers, killed, .. } => {
+            Report::Reaped { exit, leftovers, killed, expired, .. } => {
                 if let Some(job) = self.job.take() {
-                    let _ = job.ended.send(Ended { exit, leftovers, killed });
+                    let _ = job.ended.send(Ended { exit, leftovers, killed, expired });
                 }
                 if let Some(start) = self.queued.take().filter(|_| self.closing.is_none()) {
                     return self.obey(start);

@@ -66,7 +66,7 @@ pub(super) enum Report {
     /// The child could not be started; nothing of it is left.
     StartFailed { job: u64, errno: Option<i32>, message: String },
     /// The child and everything it started are gone.
-    Reaped { job: u64, exit: Exit, leftovers: bool, killed: bool },
+    Reaped { job: u64, exit: Exit, leftovers: bool, killed: bool, expired: bool },
     /// The answer to a renewal.
     Pong { ping: u64 },
 }

@@ -66,7 +66,12 @@ pub(super) async fn supervise(
             () = lead.cancelled(), if !killed => killed = kill(&mut child),
         }
     };
+    // A process that was frozen hears of the end of its command first, and of the reason for it afterwards.
+    let lost = ended.expired || !lead.check();
     match plan {
+        Plan::Run if lost => {
+            Outcome::Lost(format!("leadership of {} was lost: its lease ran out", lead.role()))
+        }
         Plan::Run => Outcome::Ended(ended),
         Plan::GiveUp => Outcome::Lost(why),
         Plan::Exit => Outcome::Stopped(ended),

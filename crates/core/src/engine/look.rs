@@ -294,10 +294,12 @@ impl Engine {
         let over: BTreeSet<SessionId> = self.long_over().into_iter().collect();
         let mut named = BTreeSet::new();
         let mut writes = Vec::new();
+        // Our own name is the card's business.
+        let own_name = self.named(Kind::Node, &self.config.node);
         for entry in found {
             match &entry.value {
                 Record::Role(role) => named.extend(role.holder.as_ref().map(|holder| holder.session)),
-                Record::Node(node) if over.contains(&node.session) => {
+                Record::Node(node) if over.contains(&node.session) && entry.key != own_name => {
                     named.insert(node.session);
                     writes.push(Self::deletion(entry.key.clone(), entry.version));
                 }

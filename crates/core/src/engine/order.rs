@@ -40,6 +40,10 @@ impl Engine {
         let heir = record.and_then(|record| record.successor.as_ref());
         let waits_for_heir =
             heir.is_some_and(|heir| *heir != self.config.node && self.ready_to_lead(heir, name));
+        if heir == Some(&self.config.node) {
+            // Somebody asked for us: no delay of our own counts.
+            return Duration::ZERO;
+        }
         let resigned = mine.1;
         let turn = if waits_for_heir || (resigned && others > 0) {
             SPREAD + self.found_out()

@@ -21,8 +21,8 @@ pub(super) struct Peer {
     expelling: Option<OpId>,
     retry_at: Time,
     attended: bool,
-    /// How many roles we saw it give up; differs from its own count when we missed one.
-    accounted: Option<u64>,
+    /// How many roles it had given up when it was last read.
+    freed: Option<u64>,
 }
 
 /// What was last seen of it.
@@ -184,7 +184,7 @@ impl Engine {
             }
         }
         self.attend(id, cx);
-        self.reckon_freed(id, record.freed);
+        self.follow_freed(id, record);
         self.check_name_of(id, &record.node);
     }
 
@@ -200,25 +200,28 @@ impl Engine {
         }
     }
 
-    /// A count of roles given up that differs from ours means that we missed a hint.
-    fn reckon_freed(&mut self, id: SessionId, freed: u64) {
+    /// Roles that were given up since the last read are read again, whether a hint came or not.
+    fn follow_freed(&mut self, id: SessionId, record: &SessionRecord) {
         if self.mutated(Mutant::FreedIgnored) {
             return;
         }
         let Some(peer) = self.peers.get_mut(&id) else { return };
-        if peer.accounted.is_none_or(|accounted| freed > accounted) {
-            peer.accounted = Some(freed);
-            let roles = self.held_by.get(&id).into_iter().flatten().cloned().collect::<Vec<_>>();
-            for role in roles {
-                self.look.again(self.named(Kind::Role, &role));
-            }
-        }
-    }
-
-    /// A role left this session's name, or came back to it under the same token after a hint that was wrong.
-    pub(super) fn account_freed(&mut self, id: SessionId, left: bool) {
-        if let Some(Peer { accounted: Some(accounted), .. }) = self.peers.get_mut(&id) {
-            *accounted = if left { *accounted + 1 } else { accounted.saturating_sub(1) };
+        let news = match peer.freed.replace(record.freed) {
+            Some(before) => usize::try_from(record.freed.saturating_sub(before)).unwrap_or(usize::MAX),
+            None => usize::MAX,
+        };
+        let lately = &record.freed_lately;
+        let roles: Vec<Name> = if news <= lately.len() {
+            lately[lately.len() - news..]
+                .iter()
+                .filter(|role| self.roles.contains_key(role))
+                .cloned()
+                .collect()
+        } else {
+            self.held_by.get(&id).into_iter().flatten().cloned().collect()
+        };
+        for role in roles {
+            self.look.again(self.named(Kind::Role, &role));
         }
     }
 
@@ -357,6 +360,7 @@ impl Engine {
             node: self.config.node.clone(),
             beat: 0,
             freed: 0,
+            freed_lately: Vec::new(),
             ttl: timing.ttl,
             takeover: Takeover::Strict,
             grace: timing.grace,

@@ -4,8 +4,8 @@
 //! When it can no longer be saved, the work is told to stop while there is still time; the session is closed once
 //! the work has stopped, and only then is the next one opened.
 
-use crate::record::{Reason, Record, Session as SessionRecord, SessionState, Witness};
-use crate::{Entry, Event, Key, Mutant, OpId, Outcome, Output, SessionId, Time, Version, Write};
+use crate::record::{RECENTLY, Reason, Record, Session as SessionRecord, SessionState, Witness};
+use crate::{Entry, Event, Key, Mutant, Name, OpId, Outcome, Output, SessionId, Time, Version, Write};
 
 use super::ops::Purpose;
 use super::{Cx, Engine, Run};
@@ -105,9 +105,13 @@ impl Engine {
     }
 
     /// Counts a role given up, so that followers look again even if the hint is lost.
-    pub(super) fn count_freed(&mut self) {
+    pub(super) fn count_freed(&mut self, role: &Name) {
         if let Session::Open(open) = &mut self.session {
-            open.own.record.freed += 1;
+            let record = &mut open.own.record;
+            record.freed += 1;
+            record.freed_lately.push(role.clone());
+            let excess = record.freed_lately.len().saturating_sub(RECENTLY);
+            record.freed_lately.drain(..excess);
         }
     }
 
@@ -208,6 +212,7 @@ impl Engine {
             node: self.config.node.clone(),
             beat: 1,
             freed: 0,
+            freed_lately: Vec::new(),
             ttl: timing.ttl,
             takeover: timing.takeover,
             grace: timing.grace,

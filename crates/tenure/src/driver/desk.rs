@@ -211,7 +211,10 @@ impl Desk {
         };
         office.drain(reason, forced);
         if forced {
-            self.kill_at.insert(role.clone(), office.deadline.get().before(self.timing.kill_slack));
+            // A process that was frozen finds the time long past: its work, frozen too, gets a moment to be told.
+            let soonest = self.clock.now().after(self.timing.kill_slack);
+            let kill_at = office.deadline.get().before(self.timing.kill_slack).max(soonest);
+            self.kill_at.insert(role.clone(), kill_at);
         }
         self.stop_untaken(role, token, inputs);
     }
