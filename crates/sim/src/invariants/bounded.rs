@@ -58,6 +58,10 @@ impl Bounded {
         }
         // A list of all sessions may make it attend to each of them.
         let sessions = scene.store.entries().filter(|(key, _)| key.kind() == Kind::Session).count();
-        if outputs.len() > most + 2 * sessions { Err(format!("{} outputs of one step", outputs.len())) } else { Ok(()) }
+        if outputs.len() > most + 2 * sessions {
+            Err(format!("{} outputs of one step", outputs.len()))
+        } else {
+            Ok(())
+        }
     }
 }
