@@ -1,0 +1,130 @@
+//! An expulsion only of a version that the expeller received at least T(1+ρ) of its own clock before, or with
+//! evidence; and never of anybody who may still rely on its lease.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use tenure_core::record::Session;
+use tenure_core::{
+    Entry, Evidence, Input, Key, Outcome, Record, Reply, SessionId, Takeover, Time, Version, Write,
+};
+
+use super::{Act, PerProcess, Sent, Verdict};
+use crate::process::Pid;
+use crate::scene::Scene;
+
+/// So many versions of a session are remembered: more than any stale read, or a flood of late answers, reaches back to.
+const REMEMBERED: usize = 128;
+
+/// What one process has received.
+#[derive(Debug, Clone, Default)]
+struct Received {
+    versions: BTreeMap<SessionId, VecDeque<(Version, Time)>>,
+    evidence: Vec<(Evidence, Time)>,
+}
+
+/// What each process has received, and how many expulsions rested on evidence alone.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Expulsion {
+    received: PerProcess<Received>,
+    pub(super) by_evidence: u64,
+}
+
+impl Expulsion {
+    pub(super) fn begun(&mut self, pid: Pid, twin_of: Option<Pid>) {
+        self.received.begun(pid, twin_of);
+    }
+
+    pub(super) fn received(&mut self, pid: Pid, local: Time, input: &Input) {
+        let received = self.received.get(pid);
+        match input {
+            Input::Replied { reply: Reply::Read(entries), .. } => {
+                entries.iter().for_each(|entry| received.entry(entry, local));
+            }
+            Input::Replied { reply: Reply::Written(outcomes), .. } => {
+                for outcome in outcomes {
+                    if let Outcome::Conflict(Some(entry)) = outcome {
+                        received.entry(entry, local);
+                    }
+                }
+            }
+            Input::Witnessed(evidence) => received.evidence.push((evidence.clone(), local)),
+            _ => {}
+        }
+    }
+
+    pub(super) fn sent(&mut self, scene: &Scene, sent: Sent<'_>) -> Verdict {
+        for write in sent.writes.iter().filter(|write| Act::of(write) == Act::Expel) {
+            let (Key::Session(_, id), Some((_, Record::Session(record)))) = (&write.key, &write.put) else {
+                continue;
+            };
+            let Some(expected) = write.expect else { continue };
+            let timing = &scene.node(sent.pid).timing;
+            let received = self.received.get(sent.pid);
+            let first = received.first(*id, expected);
+            let watched = first.map(|first| sent.local.since(first));
+            let due = watched.is_some_and(|watched| watched >= timing.watch(record.ttl));
+            if due {
+                continue;
+            }
+            if !received.proves(*id, record, sent.local, timing.watch(record.grace)) {
+                let ttl = record.ttl;
+                return Err(format!("{id:?} of ttl {ttl:?} is expelled after watching it for {watched:?}"));
+            }
+            self.by_evidence += 1;
+        }
+        Ok(())
+    }
+
+    pub(super) fn applied(&self, before: &Scene, pid: Option<Pid>, write: &Write) -> Verdict {
+        let Key::Session(_, id) = &write.key else { return Ok(()) };
+        if Act::of(write) != Act::Expel || !before.is_durable() {
+            return Ok(());
+        }
+        for (owner, process) in before.processes.iter().enumerate() {
+            if !process.is_alive() || Some(owner) == pid {
+                continue;
+            }
+            if let Some((session, deadline)) = process.engine.session()
+                && session == *id
+                && before.local(owner) < deadline
+            {
+                let early = deadline.since(before.local(owner));
+                return Err(format!(
+                    "{id:?} is expelled {early:?} before the deadline of its owner p{owner}"
+                ));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Received {
+    fn entry(&mut self, entry: &Entry, local: Time) {
+        let Key::Session(_, id) = &entry.key else { return };
+        let versions = self.versions.entry(*id).or_default();
+        if versions.iter().rev().any(|(version, _)| *version == entry.version) {
+            return;
+        }
+        if versions.len() >= REMEMBERED {
+            versions.pop_front();
+        }
+        versions.push_back((entry.version, local));
+    }
+
+    fn first(&self, id: SessionId, expected: Version) -> Option<Time> {
+        self.versions.get(&id)?.iter().rev().find(|(version, _)| *version == expected).map(|(_, at)| *at)
+    }
+
+    fn proves(&self, id: SessionId, record: &Session, local: Time, grace: std::time::Duration) -> bool {
+        let Some(named) = &record.witness else { return false };
+        self.evidence.iter().any(|(evidence, at)| match evidence {
+            Evidence::Dead { session, witness } => {
+                *session == id && *witness == named.id && named.covers_work
+            }
+            Evidence::Disconnected { session, witness } => {
+                let counts = record.takeover == Takeover::OnDisconnect && local.since(*at) >= grace;
+                *session == id && *witness == named.id && counts
+            }
+        })
+    }
+}

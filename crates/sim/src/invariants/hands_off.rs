@@ -1,0 +1,114 @@
+//! Hands off: nobody writes another's live session, except to expel it, nor a role or name held by a session that
+//! is not over; a beat replaces only what its owner wrote; over is final; what a session promised never changes.
+
+use std::collections::{BTreeSet, VecDeque};
+
+use tenure_core::record::{Session, SessionState};
+use tenure_core::{Key, Record, SessionId, Version, Write};
+
+use super::{Act, PerProcess, Sent, Verdict};
+use crate::process::Pid;
+use crate::scene::Scene;
+
+/// So many values of its session are remembered per process: more than it can have on their way.
+const REMEMBERED: usize = 64;
+
+/// What one process wrote.
+#[derive(Debug, Clone, Default)]
+struct Wrote {
+    sessions: BTreeSet<SessionId>,
+    versions: VecDeque<Version>,
+}
+
+/// What each process wrote, and which sessions were ever over.
+#[derive(Debug, Clone, Default)]
+pub(super) struct HandsOff {
+    wrote: PerProcess<Wrote>,
+    over: BTreeSet<SessionId>,
+}
+
+impl HandsOff {
+    pub(super) fn begun(&mut self, pid: Pid, twin_of: Option<Pid>) {
+        self.wrote.begun(pid, twin_of);
+    }
+
+    pub(super) fn sent(&mut self, sent: Sent<'_>) -> Verdict {
+        for write in sent.writes {
+            let Key::Session(_, id) = &write.key else { continue };
+            let wrote = self.wrote.get(sent.pid);
+            let act = Act::of(write);
+            if act == Act::Open {
+                wrote.sessions.insert(*id);
+            }
+            if matches!(act, Act::Beat | Act::Close) && !wrote.sessions.contains(id) {
+                return Err(format!("{act:?} on {id:?}, the session of somebody else"));
+            }
+            if act == Act::Beat && !write.expect.is_some_and(|version| wrote.versions.contains(&version)) {
+                return Err(format!(
+                    "a beat of {id:?} replaces {:?}, which its owner never wrote",
+                    write.expect
+                ));
+            }
+            if let (Act::Open | Act::Beat, Some((version, _))) = (act, &write.put) {
+                if wrote.versions.len() >= REMEMBERED {
+                    wrote.versions.pop_front();
+                }
+                wrote.versions.push_back(*version);
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn applied(&mut self, before: &Scene, pid: Option<Pid>, write: &Write) -> Verdict {
+        match &write.key {
+            Key::Session(_, id) => self.session_applied(before, *id, write),
+            Key::Named(..) => match before.store.get(&write.key) {
+                Some((_, Record::Role(role))) => match &role.holder {
+                    Some(holder) => self.may_replace(before, pid, holder.session, write),
+                    None => Ok(()),
+                },
+                Some((_, Record::Node(node))) => self.may_replace(before, pid, node.session, write),
+                _ => Ok(()),
+            },
+            Key::Cluster => Ok(()),
+        }
+    }
+
+    fn session_applied(&mut self, before: &Scene, id: SessionId, write: &Write) -> Verdict {
+        let Some((_, Record::Session(record))) = &write.put else {
+            let over = before.is_over(&write.key);
+            return if over { Ok(()) } else { Err(format!("{id:?} is deleted before it is over")) };
+        };
+        if record.state != SessionState::Live {
+            self.over.insert(id);
+        } else if self.over.contains(&id) && before.is_durable() {
+            return Err(format!("{id:?} was over and is live again"));
+        }
+        match before.store.get(&write.key) {
+            Some((_, Record::Session(former))) if promise(former) != promise(record) => Err(format!(
+                "{id:?} changes what it promised: {:?} to {:?}",
+                promise(former),
+                promise(record)
+            )),
+            _ => Ok(()),
+        }
+    }
+
+    fn may_replace(
+        &mut self,
+        before: &Scene,
+        pid: Option<Pid>,
+        held_by: SessionId,
+        write: &Write,
+    ) -> Verdict {
+        let own = pid.is_some_and(|pid| self.wrote.get(pid).sessions.contains(&held_by));
+        if own || self.over.contains(&held_by) || !before.is_durable() {
+            return Ok(());
+        }
+        Err(format!("{:?} on {}, which {held_by:?} holds and which is not over", Act::of(write), write.key))
+    }
+}
+
+fn promise(session: &Session) -> (std::time::Duration, std::time::Duration, tenure_core::Takeover) {
+    (session.ttl, session.grace, session.takeover)
+}

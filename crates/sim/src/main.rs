@@ -1,0 +1,137 @@
+//! `tenure-sim`: simulates worlds, replays a seed, hunts mutants.
+
+use std::process::ExitCode;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use tenure_core::Mutant;
+use tenure_sim::campaign::{self, Failure};
+use tenure_sim::invariants::Focus;
+use tenure_sim::trace::Trace;
+use tenure_sim::world::{self, Ticket};
+
+const USAGE: &str = "\
+usage: tenure-sim [--seeds N] [--from S | --fresh] [--minutes M]    simulate worlds
+       tenure-sim --seed S [--trace] [--mutant NAME | --aim NAME]   replay one world
+       tenure-sim --mutants [--seeds N] [--from S]                  every mutant must be caught within N worlds
+       tenure-sim --mutant NAME [--seeds N] [--from S]              the same for one
+       --harm                                                       look only for harm, not for broken rules";
+
+#[derive(Debug, Default)]
+struct Options {
+    seeds: Option<u64>,
+    from: u64,
+    seed: Option<u64>,
+    minutes: Option<u64>,
+    trace: bool,
+    mutants: bool,
+    focus: Focus,
+    mutant: Option<Mutant>,
+    aim: Option<Mutant>,
+}
+
+fn main() -> ExitCode {
+    let done = match parse(std::env::args().skip(1)) {
+        Err(message) => Err(format!("{message}\n{USAGE}")),
+        Ok(options) => run(&options),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(message) => {
+            eprintln!("{message}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(options: &Options) -> Result<(), String> {
+    match (options.seed, options.mutants, options.mutant) {
+        (Some(seed), ..) => replay(seed, options),
+        (None, true, _) => hunt(&Mutant::ALL, options),
+        (None, false, Some(mutant)) => hunt(&[mutant], options),
+        (None, false, None) => simulate(options),
+    }
+}
+
+fn replay(seed: u64, options: &Options) -> Result<(), String> {
+    let trace = if options.trace { Trace::Printed } else { Trace::Off };
+    let (mutant, focus) = (options.mutant, options.focus);
+    let verdict = world::run(Ticket { seed, aim: mutant.or(options.aim), mutant, focus, trace });
+    println!("{}", verdict.stats);
+    match verdict.violation {
+        Some(violation) => Err(Failure { seed, violation }.to_string()),
+        None => Ok(()),
+    }
+}
+
+fn simulate(options: &Options) -> Result<(), String> {
+    let limit = options.minutes.map(|minutes| Duration::from_secs(60 * minutes));
+    let count = options.seeds.unwrap_or(if limit.is_some() { u64::MAX - options.from } else { 1000 });
+    println!("seeds from {}", options.from);
+    let began = cpu_time();
+    let tally = campaign::simulate(options.from..options.from + count, limit);
+    println!("{}", tally.stats.report(cpu_time().saturating_sub(began)));
+    let failures: Vec<_> = tally.failures.iter().take(100).map(Failure::to_string).collect();
+    if failures.is_empty() { Ok(()) } else { Err(failures.join("\n")) }
+}
+
+fn hunt(mutants: &[Mutant], options: &Options) -> Result<(), String> {
+    let mut survivors = 0;
+    for mutant in mutants {
+        let catch = campaign::hunt(*mutant, options.from, options.seeds.unwrap_or(1000), options.focus);
+        println!("{catch}");
+        survivors += usize::from(catch.caught.is_none());
+    }
+    println!("mutants caught: {}/{}", mutants.len() - survivors, mutants.len());
+    if survivors == 0 {
+        Ok(())
+    } else {
+        Err(format!("{survivors} survived: raise --seeds, or look at the invariants"))
+    }
+}
+
+fn parse(args: impl Iterator<Item = String>) -> Result<Options, String> {
+    let mut options = Options::default();
+    let mut args = args;
+    while let Some(arg) = args.next() {
+        let mut value = || args.next().ok_or_else(|| format!("{arg} needs a value"));
+        match arg.as_str() {
+            "--seeds" => options.seeds = Some(number(&value()?)?),
+            "--from" => options.from = number(&value()?)?,
+            "--seed" => options.seed = Some(number(&value()?)?),
+            "--minutes" => options.minutes = Some(number(&value()?)?),
+            "--fresh" => options.from = fresh(),
+            "--trace" => options.trace = true,
+            "--harm" => options.focus = Focus::Harm,
+            "--mutants" => options.mutants = true,
+            "--aim" => options.aim = Some(mutant(&value()?)?),
+            "--mutant" => options.mutant = Some(mutant(&value()?)?),
+            _ => return Err(format!("{arg} is not an option")),
+        }
+    }
+    Ok(options)
+}
+
+fn number(text: &str) -> Result<u64, String> {
+    text.parse().map_err(|_| format!("{text:?} is not a number"))
+}
+
+fn mutant(name: &str) -> Result<Mutant, String> {
+    let found = Mutant::ALL.into_iter().find(|mutant| format!("{mutant:?}") == name);
+    found.ok_or_else(|| format!("{name:?} is not a mutant: they are {:?}", Mutant::ALL))
+}
+
+/// Seeds that nobody has tried: they begin with the nanoseconds of the clock.
+fn fresh() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    since.as_nanos() as u64 >> 8
+}
+
+/// How long this program has had a core, because the machine may be shared; elsewhere than on Linux the time of day.
+fn cpu_time() -> Duration {
+    let schedstat = std::fs::read_to_string("/proc/self/schedstat").unwrap_or_default();
+    let on_core = schedstat.split_whitespace().next().and_then(|nanos| nanos.parse().ok());
+    on_core.map_or_else(
+        || SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default(),
+        Duration::from_nanos,
+    )
+}

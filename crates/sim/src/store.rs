@@ -1,0 +1,168 @@
+//! The simulated store: registers with compare-and-set, and what is needed to forget and to answer stale.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use tenure_core::record::{Cluster, SessionState};
+use tenure_core::{Entry, Epoch, Key, Kind, Name, Outcome, Query, Record, SessionId, Version, Write};
+
+use crate::clock::Instant;
+
+/// What a register held from one instant on; nothing after it was deleted.
+type Held = (Instant, Option<(Version, Record)>);
+
+/// One register with its past.
+#[derive(Debug, Clone, Default)]
+struct Register {
+    /// The newest last.
+    past: VecDeque<Held>,
+}
+
+impl Register {
+    fn now(&self) -> Option<&(Version, Record)> {
+        self.past.back().and_then(|held| held.1.as_ref())
+    }
+
+    fn at(&self, instant: Instant) -> Option<&(Version, Record)> {
+        self.past.iter().rev().find(|held| held.0 <= instant).and_then(|held| held.1.as_ref())
+    }
+}
+
+/// All registers of one namespace.
+#[derive(Debug, Clone, Default)]
+pub struct Store {
+    registers: BTreeMap<Key, Register>,
+    /// How long the past is kept: no stale read is older, no failover forgets more.
+    memory: Instant,
+    /// Sessions whose connection dropped: their beats are refused, because the probe is the beat.
+    dropped: BTreeSet<SessionId>,
+}
+
+impl Store {
+    /// An empty store that remembers for so long what it held before.
+    #[must_use]
+    pub fn new(memory: Instant) -> Self {
+        Self { memory, ..Self::default() }
+    }
+
+    /// What the register holds.
+    #[must_use]
+    pub fn get(&self, key: &Key) -> Option<&(Version, Record)> {
+        self.registers.get(key).and_then(Register::now)
+    }
+
+    /// The epoch of the cluster register, if there is one.
+    #[must_use]
+    pub fn epoch(&self) -> Option<Epoch> {
+        match self.get(&Key::Cluster) {
+            Some((_, Record::Cluster(Cluster { epoch, .. }))) => Some(*epoch),
+            _ => None,
+        }
+    }
+
+    /// Every register there is now.
+    pub fn entries(&self) -> impl Iterator<Item = (&Key, &(Version, Record))> {
+        self.registers.iter().filter_map(|(key, register)| register.now().map(|held| (key, held)))
+    }
+
+    /// What a random older value of that register was, if any is remembered.
+    #[must_use]
+    pub fn older(&self, key: &Key) -> Option<&(Version, Record)> {
+        self.registers.get(key).and_then(|register| register.past.front()).and_then(|held| held.1.as_ref())
+    }
+
+    /// Carries out one compare-and-set.
+    pub fn write(&mut self, now: Instant, write: &Write) -> Outcome {
+        if self.is_refused(write) {
+            return Outcome::Failed(tenure_core::Fate::NotApplied);
+        }
+        let current = self.get(&write.key);
+        if current.map(|held| held.0) != write.expect {
+            let entry = current.map(|(version, value)| Entry {
+                key: write.key.clone(),
+                version: *version,
+                value: value.clone(),
+            });
+            return Outcome::Conflict(entry);
+        }
+        self.set(now, &write.key, write.put.clone());
+        Outcome::Applied
+    }
+
+    /// Replaces a register whatever it holds.
+    pub fn set(&mut self, now: Instant, key: &Key, held: Option<(Version, Record)>) {
+        let oldest = now.saturating_sub(self.memory);
+        let past = match self.registers.get_mut(key) {
+            Some(register) => &mut register.past,
+            None => &mut self.registers.entry(key.clone()).or_default().past,
+        };
+        while past.len() > 1 && past[1].0 < oldest {
+            past.pop_front();
+        }
+        past.push_back((now, held));
+    }
+
+    /// The registers of a query as they were at `instant`, which is now or a while ago.
+    #[must_use]
+    pub fn read(&self, instant: Instant, query: &Query) -> Vec<Entry> {
+        let mut found = Vec::with_capacity(query.keys.len());
+        for key in &query.keys {
+            if let Some(register) = self.registers.get(key) {
+                found.extend(entry(key, register, instant));
+            }
+        }
+        for (epoch, kind) in &query.kinds {
+            let first = first_key(*epoch, *kind);
+            let of_kind = self
+                .registers
+                .range(first..)
+                .take_while(|(key, _)| key.kind() == *kind && key.epoch() == *epoch);
+            found.extend(of_kind.filter_map(|(key, register)| entry(key, register, instant)));
+        }
+        found
+    }
+
+    /// The connection of this session dropped: no beat of it is accepted from now on.
+    pub fn drop_connection(&mut self, session: SessionId) -> bool {
+        self.dropped.insert(session)
+    }
+
+    /// Goes back to what was there at `instant`.
+    pub fn forget_since(&mut self, instant: Instant) {
+        for register in self.registers.values_mut() {
+            while register.past.back().is_some_and(|held| held.0 > instant) {
+                register.past.pop_back();
+            }
+        }
+    }
+
+    /// Loses everything, its past too.
+    pub fn forget_all(&mut self) {
+        self.registers.clear();
+    }
+
+    fn is_refused(&self, write: &Write) -> bool {
+        let (Key::Session(_, id), Some(_), Some((_, Record::Session(record)))) =
+            (&write.key, write.expect, &write.put)
+        else {
+            return false;
+        };
+        record.state == SessionState::Live && self.dropped.contains(id)
+    }
+}
+
+fn entry(key: &Key, register: &Register, instant: Instant) -> Option<Entry> {
+    register.at(instant).map(|(version, value)| Entry {
+        key: key.clone(),
+        version: *version,
+        value: value.clone(),
+    })
+}
+
+fn first_key(epoch: Epoch, kind: Kind) -> Key {
+    match kind {
+        Kind::Cluster => Key::Cluster,
+        Kind::Session => Key::Session(epoch, SessionId(0)),
+        // No name sorts before this one.
+        _ => Key::Named(epoch, kind, Name::new("0").expect("a digit is a name")),
+    }
+}
