@@ -1,4 +1,124 @@
 //! Exactly one leader per role, on the store you already run.
+//!
+//! Several replicas of your program run; one of them must run the schedules, assign the jobs, own the shard. Each opens
+//! a [`Node`]; of each *role* at most one node is the leader, and what it writes carries a *token* that rises with every
+//! change of leader, so that a write of a leader that was frozen and deposed can be refused.
+//!
+//! # A singleton worker
+//!
+//! ```
+//! # let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+//! # runtime.block_on(async {
+//! let node = tenure::Node::connect("memory:singleton").name("web-1").start().await?;
+//!
+//! // The whole of it: campaign, work while leading, give up cleanly, campaign again, until the node is stopped.
+//! let worker = node.lead("scheduler", |lead| async move {
+//!     while lead.check() {
+//!         println!("tick, under token {}", lead.token());
+//!         tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+//!     }
+//! });
+//! # let stop = async { tokio::time::sleep(std::time::Duration::from_millis(50)).await; node.stop().await; Ok(()) };
+//! # tokio::try_join!(worker, stop)?;
+//! # Ok::<(), tenure::Error>(()) }).unwrap();
+//! ```
+//!
+//! # Step by step, with a fenced write
+//!
+//! A process can be frozen between asking [`Lead::check`] and writing. What protects the resource then is the token:
+//! it accepts a write only if it has never seen a higher one.
+//!
+//! ```
+//! use std::sync::Mutex;
+//! use tenure::{Held, Token};
+//!
+//! /// A resource that refuses the writes of former leaders.
+//! struct Ledger { highest: Mutex<Token>, lines: Mutex<Vec<String>> }
+//!
+//! impl Ledger {
+//!     fn append(&self, token: Token, line: &str) -> Result<(), String> {
+//!         let mut highest = self.highest.lock().unwrap();
+//!         if token < *highest {
+//!             return Err(format!("token {token} is stale: {} was seen", *highest));
+//!         }
+//!         *highest = token;
+//!         self.lines.lock().unwrap().push(line.to_owned());
+//!         Ok(())
+//!     }
+//! }
+//!
+//! # let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+//! # runtime.block_on(async {
+//! let ledger = Ledger { highest: Mutex::default(), lines: Mutex::default() };
+//! let node = tenure::Node::connect("memory:ledger").name("web-1").start().await?;
+//! let candidate = node.candidate("bookkeeper").await?;
+//!
+//! let tenure = candidate.elected().await.expect("the node was not stopped");
+//! let first = tenure.token();
+//! match tenure.hold(|lead| async move { lead.token() }).await {
+//!     Held::Returned(token) => ledger.append(token, "one").unwrap(),
+//!     Held::Lost(reason) => println!("standing again: {reason}"), // losing is not an error
+//! }
+//!
+//! let next = candidate.elected().await.expect("the node was not stopped");
+//! ledger.append(next.token(), "two").unwrap();
+//! assert!(ledger.append(first, "three").is_err(), "a former leader is refused");
+//! # drop(next); node.stop().await;
+//! # Ok::<(), tenure::Error>(()) }).unwrap();
+//! ```
+//!
+//! # Who leads?
+//!
+//! ```
+//! # let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+//! # runtime.block_on(async {
+//! use futures_util::StreamExt;
+//!
+//! let leader = tenure::Node::connect("memory:who").name("web-1").address("10.0.0.1:80").start().await?;
+//! let _standing = leader.candidate("scheduler").await?;
+//!
+//! let watcher = tenure::Node::connect("memory:who").name("web-2").start().await?;
+//! let observer = watcher.observer("scheduler").await?;
+//! let mut leaders = observer.leaders();
+//! let seen = loop {
+//!     if let Some(Some(leader)) = leaders.next().await { break leader }
+//! };
+//! assert_eq!(seen.node.as_str(), "web-1");
+//! # watcher.stop().await; leader.stop().await;
+//! # Ok::<(), tenure::Error>(()) }).unwrap();
+//! ```
+//!
+//! # Several roles
+//!
+//! A node beats once for all its roles: ten thousand cost the store what one costs.
+//!
+//! ```
+//! # let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+//! # runtime.block_on(async {
+//! let node = tenure::Node::connect("memory:shards").name("web-1").label("zone", "a").start().await?;
+//! let mut shards = Vec::new();
+//! for shard in 0..100 {
+//!     let candidacy = node.stand(&format!("shard-{shard}")).priority(1).require_label("zone", "a");
+//!     shards.push(candidacy.start().await?);
+//! }
+//! for shard in &shards {
+//!     let tenure = shard.elected().await.expect("the node was not stopped");
+//!     assert!(tenure.check());
+//! }
+//! # node.stop().await;
+//! # Ok::<(), tenure::Error>(()) }).unwrap();
+//! ```
+//!
+//! # A store of your own
+//!
+//! Whatever keeps the clauses of [`store::Store`] can carry elections: the module `conformance` has a test for each
+//! of them. Pass it to [`Node::with_store`].
+//!
+//! # What it promises
+//!
+//! Never two leaders of a role, as long as the assumptions in `SAFETY.md` hold: the clock's *rate* within its bound,
+//! the store's compare-and-set atomic and as durable as its [class](Class) says, and all work stopped by the deadline.
+//! Effects that were already on their way when a process froze are covered by the token alone.
 
 pub mod candidate;
 pub mod clock;
