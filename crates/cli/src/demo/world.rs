@@ -133,19 +133,21 @@ impl World {
                 self.headline(format!("{node} is killed (SIGKILL){held}"))
             }
             Happening::Frozen { node } => {
-                let held = self.ends(at, &node, Cause::Freeze);
+                self.ends(at, &node, Cause::Freeze);
                 self.becomes(at, &node, Health::Frozen);
-                self.headline(format!("{node} is frozen (SIGSTOP){held}; its lease has to run out"))
+                let main = &self.main;
+                self.headline(format!(
+                    "{node} is frozen (SIGSTOP): nobody may lead {main} until its lease ends"
+                ))
             }
             Happening::Woken { node } => {
                 self.goes_on(&node);
                 self.becomes(at, &node, Health::Live);
-                self.headline(format!("{node} is woken (SIGCONT); it still believes what it believed"))
+                self.headline(format!("{node} is woken (SIGCONT) and finds out what it missed"))
             }
             Happening::Gone { node } => self.gone(at, &node),
-            Happening::Spread { from } => self.headline(format!(
-                "{from} came first and took every role; it is asked to step down from the shards"
-            )),
+            Happening::Spread { from } => self
+                .headline(format!("{from} came first and took every role; it is asked to leave the shards")),
             Happening::Asked { from, to } => {
                 self.headline(format!("{from} is asked to hand {} to {to}", self.main))
             }
@@ -284,7 +286,7 @@ impl World {
         match held.as_slice() {
             [] => String::new(),
             [one] => format!(" while leading {one}"),
-            [first, rest @ ..] => format!(" while leading {first} and {} more", rest.len()),
+            [first, rest @ ..] => format!(" while leading {first} and {} more roles", rest.len()),
         }
     }
 

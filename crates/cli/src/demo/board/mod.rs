@@ -126,15 +126,15 @@ mod tests {
                 "led by node-2",
                 "token 2",
                 "1.5 s",
-                "node-1    4242  live",
+                "node-1     4242  live",
                 "scheduler  shard-1",
                 "×",
                 "60 s ago",
                 "node-1 → node-2",
                 "crash",
-                "1 × 8.0 ms",
+                "1, 8.0 ms",
                 "never more than 1",
-                "k kill",
+                "k kill the leader",
                 "q quit",
             ],
         );
@@ -145,7 +145,16 @@ mod tests {
         let mut world = world();
         world.apply(9_000 * MS, Happening::Frozen { node: name("node-2") });
         let screen = drawn(&world, 80, 24, true).to_string();
-        assert_shows(&screen, &["frozen", "‖", "nobody else may lead until its lease is over"]);
+        assert_shows(
+            &screen,
+            &[
+                "frozen",
+                "‖",
+                "nobody may lead scheduler until its lease ends",
+                "others must wait",
+                "held by node-2",
+            ],
+        );
     }
 
     #[test]
@@ -171,6 +180,6 @@ mod tests {
         let mut terminal = Terminal::new(TestBackend::new(80, 24)).unwrap();
         terminal.draw(|frame| draw(frame, &view)).unwrap();
         let screen = terminal.backend().to_string();
-        assert_shows(&screen, &["leaders at once: 2, WHICH MUST NEVER BE", "p wake the nemesis"]);
+        assert_shows(&screen, &["leaders at once: 2, WHICH MUST NEVER BE", "p attack again"]);
     }
 }

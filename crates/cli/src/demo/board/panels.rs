@@ -18,7 +18,7 @@ use super::{View, WINDOW};
 const LABEL: u16 = 8;
 
 /// How wide the bar of the lease is.
-const BAR: usize = 20;
+const BAR: usize = 16;
 
 pub(super) fn title(frame: &mut Frame<'_>, area: Rect, view: &View<'_>) {
     let seconds = view.now.saturating_sub(view.world.began) / 1_000_000_000;
@@ -73,7 +73,7 @@ fn held<'a>(view: &View<'_>, term: &Term) -> Line<'a> {
         Span::raw(format!(" {:.1} s", left.as_secs_f64())),
     ];
     if frozen {
-        let why = if left.is_zero() { " over; soon others are sure" } else { " frozen" };
+        let why = if left.is_zero() { " · others take over" } else { " · others must wait" };
         spans.push(Span::styled(why, paint.cold()));
     }
     Line::from(spans)
@@ -119,7 +119,7 @@ pub(super) fn timeline(frame: &mut Frame<'_>, area: Rect, view: &View<'_>) {
         frame.render_widget(Line::from(spans), row(area, index + 1));
     }
     let axis = format!("{}60 s ago", " ".repeat(usize::from(LABEL)));
-    let legend = "█ leads  ─ stands by  × killed  ‖ frozen  ▒ holds on, frozen  now";
+    let legend = "█ leads  ─ stands by  × killed  ‖ frozen  ▒ still holds it";
     let gap = usize::from(area.width).saturating_sub(axis.len() + legend.chars().count());
     let line = Line::styled(format!("{axis}{}{legend}", " ".repeat(gap)), paint.faint());
     frame.render_widget(line, row(area, view.world.players.len() + 1));
@@ -158,10 +158,10 @@ pub(super) fn figures(frame: &mut Frame<'_>, area: Rect, view: &View<'_>) {
     let paint = view.paint();
     for (index, (kind, figures, bound)) in view.verdict.kinds().into_iter().enumerate() {
         let told = figures.map_or("none yet".to_owned(), |figures| match figures.count {
-            1 => format!("1 × {}", span(figures.median)),
-            count => format!("{count} × {} (worst {})", span(figures.median), span(figures.worst)),
+            1 => format!("1, {}", span(figures.median)),
+            count => format!("{count}, median {}, worst {}", span(figures.median), span(figures.worst)),
         });
-        let bound = bound.map_or(String::new(), |bound| format!("  at most {} promised", span(bound)));
+        let bound = bound.map_or(String::new(), |bound| format!("  (promised: at most {})", span(bound)));
         let line = Line::from(vec![
             Span::raw(format!("{kind:<12}")),
             Span::styled(told, paint.strong()),
@@ -178,8 +178,8 @@ pub(super) fn figures(frame: &mut Frame<'_>, area: Rect, view: &View<'_>) {
 }
 
 pub(super) fn keys(frame: &mut Frame<'_>, area: Rect, view: &View<'_>) {
-    let rest = if view.resting { "wake the nemesis" } else { "let the nemesis rest" };
-    let keys = [("k", "kill"), ("f", "freeze"), ("t", "transfer the leader"), ("p", rest), ("q", "quit")];
+    let rest = if view.resting { "attack again" } else { "stop attacking" };
+    let keys = [("k", "kill the leader"), ("f", "freeze it"), ("t", "hand over"), ("p", rest), ("q", "quit")];
     let mut spans = Vec::new();
     for (key, what) in keys {
         spans.push(Span::styled(key, view.paint().strong()));
