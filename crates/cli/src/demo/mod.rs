@@ -44,7 +44,8 @@ pub async fn main(args: DemoArgs) -> Result<Exit, Exit> {
     if let (Some(name), Some(dir)) = (args.member, args.dir) {
         return member::main(name, &dir).await;
     }
-    let board = !args.no_tty && std::io::stdout().is_terminal();
+    let dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
+    let board = !args.no_tty && !dumb && std::io::stdout().is_terminal();
     stage::play(args.nodes, args.seconds.map(Duration::from_secs), board).await
 }
 

@@ -1,6 +1,7 @@
 //! The terminal: taken, and always given back; and what is typed at it.
 
 use std::io;
+use std::mem::ManuallyDrop;
 use std::time::Duration;
 
 use ratatui::DefaultTerminal;
@@ -23,14 +24,15 @@ pub(super) enum Wish {
 /// The terminal in the demo's hands. Given back when dropped; a panic gives it back before it speaks.
 #[derive(Debug)]
 pub(super) struct Screen {
-    pub(super) terminal: DefaultTerminal,
+    /// Never dropped: if the terminal is gone, it would complain to it, which is a panic.
+    pub(super) terminal: ManuallyDrop<DefaultTerminal>,
     pub(super) wishes: UnboundedReceiver<Wish>,
 }
 
 impl Screen {
     /// Takes the terminal.
     pub(super) fn take() -> io::Result<Self> {
-        let terminal = ratatui::try_init()?;
+        let terminal = ManuallyDrop::new(ratatui::try_init()?);
         let (sender, wishes) = unbounded_channel();
         std::thread::Builder::new().name("keys".to_owned()).spawn(move || {
             while !sender.is_closed() {
@@ -47,7 +49,9 @@ impl Screen {
 
 impl Drop for Screen {
     fn drop(&mut self) {
-        ratatui::restore();
+        // A terminal that is gone needs neither.
+        let _ = self.terminal.show_cursor();
+        let _ = ratatui::try_restore();
     }
 }
 

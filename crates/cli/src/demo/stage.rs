@@ -50,11 +50,10 @@ pub(super) async fn play(nodes: u8, lasts: Option<Duration>, board: bool) -> Res
     stage.listen_out();
     stage.read_witnesses()?;
     stage.operator.store().close().await;
-    let verdict = stage.verdict();
     if ended.is_ok() {
-        say(&verdict.text());
+        say(&stage.verdict.text());
     }
-    ended.map(|()| verdict.exit())
+    ended.map(|()| stage.verdict.exit())
 }
 
 fn take_screen() -> Result<Screen, Exit> {
@@ -81,6 +80,7 @@ struct Stage {
     readings: Vec<Reading>,
     operator: Operator,
     bounds: Bounds,
+    verdict: Verdict,
     ends: u64,
     /// Whether the first leader was asked to leave roles to others.
     spread: bool,
@@ -112,6 +112,7 @@ impl Stage {
             witness: Witness::default(),
             readings: Vec::new(),
             operator: Operator::new(store, namespace, "demo"),
+            verdict: Verdict::new(&[], &Witness::default(), &timing().bounds()),
             bounds: timing().bounds(),
             ends: lasts.map_or(u64::MAX, |lasts| later(began, lasts)),
             spread: false,
@@ -216,7 +217,10 @@ impl Stage {
 
     /// Does something to the leader, if there is one and somebody else could lead.
     fn act(&mut self, act: Act) {
-        let Some(node) = self.world.leader().map(|term| term.node.clone()) else { return };
+        let Some(node) = self.world.leader().map(|term| term.node.clone()) else {
+            let why = "nobody leads at this moment; wait until somebody does".to_owned();
+            return self.happen(lease_now(), Happening::Refused { why });
+        };
         match act {
             Act::Kill => {
                 let at = self.cast.kill(&node);
@@ -258,7 +262,8 @@ impl Stage {
         let (patience, limit) = (Duration::from_secs(2), Duration::from_secs(4));
         tokio::spawn(async move {
             if let Err(error) = operator.transfer(&role, &target, "demo", patience, limit).await {
-                let _ = tell.send((lease_now(), Happening::Refused { why: error.to_string() }));
+                let _ =
+                    tell.send((lease_now(), Happening::Refused { why: format!("no hand-over: {error}") }));
             }
         });
         self.happen(lease_now(), Happening::Asked { from, to });
@@ -320,7 +325,7 @@ impl Stage {
         }
     }
 
-    /// Takes in all traces. What a dead process wrote was read by its successor's time, and is done with.
+    /// Takes in all traces, and judges. What a dead process wrote was read by its successor's time, and is done with.
     fn read_witnesses(&mut self) -> Result<(), Exit> {
         for reading in &mut self.readings {
             let read = reading.read_on(&mut self.witness);
@@ -328,18 +333,15 @@ impl Stage {
         }
         let players = &self.world.players;
         self.readings.retain(|reading| players.iter().any(|player| player.pid == reading.pid));
+        self.verdict = Verdict::new(&self.world.fail_overs(), &self.witness, &self.bounds);
         Ok(())
-    }
-
-    fn verdict(&self) -> Verdict {
-        Verdict::new(&self.world.fail_overs(), &self.witness, &self.bounds)
     }
 
     fn draw(&self, screen: Option<&mut Screen>) -> Result<(), Exit> {
         let Some(screen) = screen else { return Ok(()) };
         let view = View {
             world: &self.world,
-            verdict: &self.verdict(),
+            verdict: &self.verdict,
             now: lease_now(),
             resting: self.nemesis.resting,
             colour: board::colour_wanted(),

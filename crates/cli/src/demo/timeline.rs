@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tenure::Name;
 
-use super::world::{Cause, Health, World};
+use super::world::{Cause, Health, Player, World};
 
 /// What one node did in one slice of time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -60,25 +60,48 @@ impl Window {
 
     /// One node's lane for the scheduler.
     pub(super) fn lane(&self, world: &World, node: &Name) -> Vec<Cell> {
+        let Some(player) = world.player(node) else { return vec![Cell::Absent; self.slices] };
+        let reigns = self.reigns(world, node);
         (0..self.slices as u64)
             .map(|index| self.from + index * self.slice)
-            .map(|from| cell(world, node, from, from + self.slice - 1))
+            .map(|from| cell(player, &reigns, from, from + self.slice - 1))
             .collect()
+    }
+
+    /// When the node led and held on in this window; what was before it has no place in any cell.
+    fn reigns(&self, world: &World, node: &Name) -> Vec<Reign> {
+        let mut next = u64::MAX;
+        let mut reigns = Vec::new();
+        for term in world.terms().rev() {
+            if next < self.from {
+                break;
+            }
+            if term.node == *node {
+                let (until, cause) = term.ended.map_or((u64::MAX, None), |(at, cause)| (at, Some(cause)));
+                let held = if cause == Some(Cause::Freeze) { next } else { until };
+                reigns.push(Reign { from: term.began, until, held });
+            }
+            next = term.began;
+        }
+        reigns
     }
 }
 
-fn cell(world: &World, node: &Name, from: u64, to: u64) -> Cell {
-    let Some(player) = world.player(node) else { return Cell::Absent };
-    if let Some(mark) = mark(world, node, from, to) {
+/// One tenure: it led until then, and held the role, be it frozen, until then.
+struct Reign {
+    from: u64,
+    until: u64,
+    held: u64,
+}
+
+fn cell(player: &Player, reigns: &[Reign], from: u64, to: u64) -> Cell {
+    if let Some(mark) = mark(player, from, to) {
         return mark;
     }
-    let successor = |token| world.terms().find(|term| term.token > token).map_or(u64::MAX, |term| term.began);
-    let mine = || world.terms().filter(|term| term.node == *node);
-    if mine().any(|term| term.began <= to && term.ended.is_none_or(|(end, _)| end >= from)) {
+    if reigns.iter().any(|reign| reign.from <= to && reign.until >= from) {
         return Cell::Leading;
     }
-    let frozen_since = |end: Option<(u64, Cause)>| matches!(end, Some((since, Cause::Freeze)) if since <= to);
-    if mine().any(|term| frozen_since(term.ended) && successor(term.token) >= from) {
+    if reigns.iter().any(|reign| reign.from <= to && reign.held >= from) {
         return Cell::Holding;
     }
     match player.health_at(to) {
@@ -89,10 +112,9 @@ fn cell(world: &World, node: &Name, from: u64, to: u64) -> Cell {
 }
 
 /// The blow that a node was dealt in that slice: the board shows those above all.
-fn mark(world: &World, node: &Name, from: u64, to: u64) -> Option<Cell> {
-    let past = &world.player(node)?.past;
-    let dealt = past.iter().rev().filter(|(at, _)| (from..=to).contains(at));
-    dealt.into_iter().find_map(|(_, health)| match health {
+fn mark(player: &Player, from: u64, to: u64) -> Option<Cell> {
+    let since = player.past.iter().rev().take_while(|(at, _)| *at >= from);
+    since.filter(|(at, _)| *at <= to).find_map(|(_, health)| match health {
         Health::Dead => Some(Cell::Killed),
         Health::Frozen => Some(Cell::Froze),
         Health::Live | Health::Joining => None,

@@ -1,6 +1,6 @@
 //! What it came to: how often, how long, and whether two ever led at once. Every figure is measured.
 
-use std::fmt::Write as _;
+use std::fmt::{self, Write as _};
 use std::time::Duration;
 
 use tenure::Bounds;
@@ -47,23 +47,20 @@ impl Verdict {
         }
     }
 
-    /// One line on what happened, one on what never did.
+    /// What happened, line by line, and what never did.
     pub(super) fn text(&self) -> String {
-        let kinds = [
-            self.crashes.map(|figures| figures.text("crash", "crashes", None)),
-            self.freezes.map(|figures| figures.text("freeze", "freezes", Some(self.bound))),
-            self.hand_overs.map(|figures| figures.text("hand-over", "hand-overs", None)),
-            self.others.map(|figures| figures.text("of its own accord", "of their own accord", None)),
-        ];
-        let kinds: Vec<String> = kinds.into_iter().flatten().collect();
         let all = [self.crashes, self.freezes, self.hand_overs, self.others];
         let count: usize = all.into_iter().flatten().map(|figures| figures.count).sum();
-        let mut text = format!("{count} fail-over{}", if count == 1 { "" } else { "s" });
-        if !kinds.is_empty() {
-            let _ = write!(text, ": {}", kinds.join(", "));
+        let mut text = format!("{count} fail-over{}\n", if count == 1 { "" } else { "s" });
+        let kinds = self.kinds().into_iter().chain([("by themselves", self.others, None)]);
+        for (kind, figures, bound) in kinds {
+            if let Some(figures) = figures {
+                let bound = bound.map_or(String::new(), |bound| format!(", bound {}", span(bound)));
+                let _ = writeln!(text, "  {kind:<14} {figures}{bound}");
+            }
         }
-        let _ = write!(text, "\n{}; {}", self.at_once(), self.tokens());
-        let _ = write!(text, "\n(witness: {} traces of {} tenures of all roles)", self.traces, self.tenures);
+        let _ = writeln!(text, "{}; {}", self.at_once(), self.tokens());
+        let _ = write!(text, "(witness: {} traces of {} tenures of all roles)", self.traces, self.tenures);
         text
     }
 
@@ -114,14 +111,12 @@ impl Verdict {
     }
 }
 
-impl Figures {
-    fn text(self, one: &str, many: &str, bound: Option<Duration>) -> String {
+impl fmt::Display for Figures {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (median, worst) = (span(self.median), span(self.worst));
-        let kind = if self.count == 1 { one } else { many };
-        let bound = bound.map_or(String::new(), |bound| format!(", bound {}", span(bound)));
         match self.count {
-            1 => format!("1 {kind} ({median}{bound})"),
-            count => format!("{count} {kind} (median {median}, worst {worst}{bound})"),
+            1 => write!(f, "1, {median}"),
+            count => write!(f, "{count}, median {median}, worst {worst}"),
         }
     }
 }
@@ -170,8 +165,10 @@ mod tests {
         let verdict = Verdict::new(&overs, &witness, &timing().bounds());
         assert_eq!(
             verdict.text(),
-            "6 fail-overs: 3 crashes (median 9.0 ms, worst 31 ms), 1 freeze (2.13 s, bound 2.52 s), 2 hand-overs \
-             (median 2.0 ms, worst 4.0 ms)\n\
+            "6 fail-overs\n  \
+               crashes        3, median 9.0 ms, worst 31 ms\n  \
+               freezes        1, 2.13 s, bound 2.52 s\n  \
+               hand-overs     2, median 2.0 ms, worst 4.0 ms\n\
              leaders at once: never more than 1; tokens: strictly rising\n\
              (witness: 4 traces of 2 tenures of all roles)"
         );

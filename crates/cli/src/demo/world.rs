@@ -27,7 +27,7 @@ pub(super) enum Happening {
     Spread { from: Name },
     /// A leader was asked to hand over.
     Asked { from: Name, to: Name },
-    /// A hand-over came to nothing.
+    /// Something that was wanted came to nothing.
     Refused { why: String },
 }
 
@@ -141,7 +141,6 @@ impl World {
                 ))
             }
             Happening::Woken { node } => {
-                self.goes_on(&node);
                 self.becomes(at, &node, Health::Live);
                 self.headline(format!("{node} is woken (SIGCONT) and finds out what it missed"))
             }
@@ -151,7 +150,7 @@ impl World {
             Happening::Asked { from, to } => {
                 self.headline(format!("{from} is asked to hand {} to {to}", self.main))
             }
-            Happening::Refused { why } => self.headline(format!("no hand-over: {why}")),
+            Happening::Refused { why } => self.headline(why),
         }
     }
 
@@ -228,20 +227,19 @@ impl World {
             }
             Report::Over { reason } => {
                 let reason = reason.as_str();
-                self.headline(format!(
-                    "{node} finds its session over ({reason}) and relies on nothing it led"
-                ))
+                self.headline(format!("{node} sees that its session is over ({reason}) and stands by"))
             }
-            Report::Led { role, token, at } => self.led(at, node, role, token),
+            Report::Led { role, token, at } => self.led(at, node, &role, token),
             Report::Left { role, token, reason, at } => self.left(at, &role, token, reason),
             Report::Lease { until } => {
+                self.goes_on(node);
                 self.lease_until = self.lease_until.max(until);
                 None
             }
         }
     }
 
-    fn led(&mut self, at: u64, node: &Name, role: Name, token: Token) -> Option<String> {
+    fn led(&mut self, at: u64, node: &Name, role: &Name, token: Token) -> Option<String> {
         let term = Term { node: node.clone(), token, began: at, ended: None };
         let terms = self.terms.entry(role.clone()).or_default();
         let former = terms.values().next_back().cloned();
@@ -258,7 +256,7 @@ impl World {
             }
         });
         let text = format!("{node} leads {role} with token {token}{after}");
-        (role == self.main).then(|| self.headline(text)).flatten()
+        (*role == self.main).then(|| self.headline(text)).flatten()
     }
 
     /// The earliest end counts: one that was killed or frozen did nothing more, whatever it noticed later.
@@ -290,8 +288,11 @@ impl World {
         }
     }
 
-    /// A frozen leader that nobody replaced goes on where it was.
+    /// One whose lease moves after it was woken was not frozen for long enough to be replaced: it goes on.
     fn goes_on(&mut self, node: &Name) {
+        if self.player(node).is_none_or(|player| player.health() != Health::Live) {
+            return;
+        }
         for terms in self.terms.values_mut() {
             if let Some(term) = terms.values_mut().next_back()
                 && term.node == *node
@@ -403,7 +404,10 @@ pub(super) mod tests {
         let mut world = two();
         led(&mut world, "node-1", 1, 0);
         world.apply(100 * MS, Happening::Frozen { node: name("node-1") });
+        say(&mut world, "node-1", Report::Lease { until: 2_000 * MS });
+        assert!(world.leader().is_none(), "that was said before it was frozen");
         world.apply(200 * MS, Happening::Woken { node: name("node-1") });
+        say(&mut world, "node-1", Report::Lease { until: 2_150 * MS });
         assert_eq!(world.leader().unwrap().token, Token(1));
         assert!(world.fail_overs().is_empty());
     }

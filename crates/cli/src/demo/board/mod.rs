@@ -47,12 +47,14 @@ pub(super) fn draw(frame: &mut Frame<'_>, view: &View<'_>) {
     let area = margin(frame.area());
     // A tall terminal can afford air between the panels.
     let air = u16::from(area.height >= 2 * nodes + 24);
+    // A low one shows who leads now rather than who led.
+    let lanes = if area.height >= 2 * nodes + 15 { nodes + 2 + air } else { 0 };
     let rows = [
         Constraint::Length(1),
         Constraint::Length(1 + air),
         Constraint::Length(2 + air),
         Constraint::Length(nodes + 1 + air),
-        Constraint::Length(nodes + 2 + air),
+        Constraint::Length(lanes),
         Constraint::Min(0),
         Constraint::Length(5 + air),
         Constraint::Length(1),

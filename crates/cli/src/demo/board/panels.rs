@@ -157,10 +157,7 @@ pub(super) fn figures(frame: &mut Frame<'_>, area: Rect, view: &View<'_>) {
     rule(frame, area, view, "so far");
     let paint = view.paint();
     for (index, (kind, figures, bound)) in view.verdict.kinds().into_iter().enumerate() {
-        let told = figures.map_or("none yet".to_owned(), |figures| match figures.count {
-            1 => format!("1, {}", span(figures.median)),
-            count => format!("{count}, median {}, worst {}", span(figures.median), span(figures.worst)),
-        });
+        let told = figures.map_or("none yet".to_owned(), |figures| figures.to_string());
         let bound = bound.map_or(String::new(), |bound| format!("  (promised: at most {})", span(bound)));
         let line = Line::from(vec![
             Span::raw(format!("{kind:<12}")),
