@@ -6,9 +6,9 @@
 //!   member processes ── witness files ─▶ witness ─▶ verdict
 //! ```
 //!
-//! Nothing is played: the [members](member) are processes of this very binary on a temporary embedded store, they are
+//! Nothing is played: the members are processes of this very binary on a temporary embedded store, they are
 //! really killed and frozen, and every figure is measured. What the leaders did, they wrote into witness files, from
-//! which the [verdict](verdict) tells at the end whether two ever led at once.
+//! which the verdict tells at the end whether two ever led at once.
 
 mod board;
 mod cast;

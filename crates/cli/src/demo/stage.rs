@@ -32,7 +32,7 @@ const WITNESS_TICKS: u64 = 5;
 const ACQUAINTED: Duration = Duration::from_millis(800);
 
 /// How long a dead member stays away.
-const AWAY: Duration = Duration::from_millis(1_000);
+const AWAY: Duration = Duration::from_millis(1_500);
 
 /// How long the nemesis rests when somebody watches, and when somebody waits.
 const PAUSE: Duration = Duration::from_millis(2_500);

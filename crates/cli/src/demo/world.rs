@@ -266,9 +266,10 @@ impl World {
             Reason::Transfer | Reason::StepDown => Cause::HandOver,
             reason => Cause::Other(reason),
         };
-        if term.ended.is_none_or(|(earlier, _)| at < earlier) {
-            term.ended = Some((at, cause));
+        if term.ended.is_some_and(|(earlier, _)| earlier <= at) {
+            return None;
         }
+        term.ended = Some((at, cause));
         let text = format!("{} has stopped its work for {role} ({})", term.node, reason.as_str());
         (*role == self.main).then_some(text)
     }
