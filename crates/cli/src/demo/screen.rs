@@ -49,6 +49,10 @@ impl Screen {
 
 impl Drop for Screen {
     fn drop(&mut self) {
+        // Given back already, and the story of the panic is on it.
+        if std::thread::panicking() {
+            return;
+        }
         // A terminal that is gone needs neither.
         let _ = self.terminal.show_cursor();
         let _ = ratatui::try_restore();
