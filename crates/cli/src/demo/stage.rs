@@ -53,7 +53,7 @@ pub(super) async fn play(nodes: u8, lasts: Option<Duration>, board: bool) -> Res
     if ended.is_ok() {
         say(&stage.verdict.text());
     }
-    ended.map(|()| stage.verdict.exit())
+    ended.map(|whole| stage.verdict.exit(whole))
 }
 
 fn take_screen() -> Result<Screen, Exit> {
@@ -120,7 +120,8 @@ impl Stage {
         })
     }
 
-    async fn run(&mut self, mut screen: Option<Screen>) -> Result<(), Exit> {
+    /// True if it was not cut short.
+    async fn run(&mut self, mut screen: Option<Screen>) -> Result<bool, Exit> {
         self.plain = screen.is_none().then(|| (String::new(), true));
         for node in self.world.players.iter().map(|player| player.name.clone()).collect::<Vec<_>>() {
             self.start(&node)?;
@@ -132,7 +133,7 @@ impl Stage {
         while lease_now() < self.ends {
             match self.next(&mut ticks, &mut signals, screen.as_mut()).await {
                 Next::News(news) => self.hear(news)?,
-                Next::Wish(Wish::Quit) | Next::Signal => return Ok(()),
+                Next::Wish(Wish::Quit) | Next::Signal => return Ok(false),
                 Next::Wish(wish) => self.grant(wish),
                 Next::Tick => {
                     turn += 1;
@@ -141,7 +142,7 @@ impl Stage {
                 }
             }
         }
-        Ok(())
+        Ok(self.ends > 0)
     }
 
     async fn next(
