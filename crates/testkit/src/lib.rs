@@ -5,4 +5,5 @@
 //! All times are of one host clock, so that beats of different processes can be compared.
 
 pub mod check;
+pub mod servers;
 pub mod witness;

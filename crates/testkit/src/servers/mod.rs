@@ -1,0 +1,133 @@
+//! Real servers, private to a test: on a free loopback port, in a temporary directory, gone with the test.
+//!
+//! A server that is not installed is a failure that says what to install, never a skip.
+
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process, kill_process_group};
+use tempfile::TempDir;
+
+/// A server process with its directory. Killed, with all its children, when dropped.
+#[derive(Debug)]
+pub struct Server {
+    name: &'static str,
+    child: Child,
+    port: u16,
+    dir: TempDir,
+}
+
+/// A port of the loopback interface that nobody uses. Somebody else may take it before the server does; then the
+/// server does not start, and the test says so.
+///
+/// # Panics
+/// If there is none.
+#[must_use]
+pub fn free_port() -> u16 {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a loopback port");
+    listener.local_addr().expect("a bound socket").port()
+}
+
+/// Finds a program in `PATH` or in one of the folders where Debian puts servers.
+///
+/// # Panics
+/// If it is not installed, with the package that has it.
+#[must_use]
+pub fn program(name: &str, package: &str, folders: &[&str]) -> PathBuf {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let folders = std::env::split_paths(&path).chain(folders.iter().map(PathBuf::from));
+    let found = folders.map(|folder| folder.join(name)).find(|file| file.is_file());
+    found.unwrap_or_else(|| panic!("{name} is not installed: run ./test, or `apt-get install {package}`"))
+}
+
+impl Server {
+    /// Starts `command` in a process group of its own and waits until `ready` says yes. What it printed goes to a file
+    /// in its directory, and into the panic if it does not come up.
+    ///
+    /// # Panics
+    /// If it does not come up.
+    pub fn start(
+        name: &'static str,
+        dir: TempDir,
+        port: u16,
+        command: &mut Command,
+        ready: impl Fn(SocketAddr) -> bool,
+    ) -> Self {
+        let log = dir.path().join("server.log");
+        let file = std::fs::File::create(&log).expect("a log can be written");
+        command
+            .stdin(Stdio::null())
+            .stdout(file.try_clone().expect("a second handle"))
+            .stderr(file)
+            .process_group(0);
+        let child = command.spawn().unwrap_or_else(|error| panic!("{name} does not start: {error}"));
+        let mut server = Self { name, child, port, dir };
+        let started = Instant::now();
+        while !ready(server.address()) {
+            let ended = server.child.try_wait().expect("it can be waited for");
+            if ended.is_some() || started.elapsed() > Duration::from_secs(60) {
+                panic!(
+                    "{name} did not come up ({ended:?}):\n{}",
+                    std::fs::read_to_string(&log).unwrap_or_default()
+                );
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        server
+    }
+
+    /// Where it listens.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        (Ipv4Addr::LOCALHOST, self.port).into()
+    }
+
+    /// Its port.
+    #[must_use]
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// Its directory.
+    #[must_use]
+    pub fn dir(&self) -> &Path {
+        self.dir.path()
+    }
+
+    /// Its main process.
+    #[must_use]
+    pub fn pid(&self) -> Pid {
+        Pid::from_child(&self.child)
+    }
+
+    /// Freezes or thaws every process of it: SIGSTOP, SIGCONT.
+    ///
+    /// # Panics
+    /// If it is gone.
+    pub fn signal(&self, signal: Signal) {
+        kill_process_group(self.pid(), signal).unwrap_or_else(|error| panic!("{}: {error}", self.name));
+    }
+
+    /// Kills it as a power loss would, and gives its directory back so that it can be started again.
+    #[must_use]
+    pub fn crash(mut self) -> TempDir {
+        self.kill();
+        std::mem::replace(&mut self.dir, TempDir::new().expect("a temporary directory"))
+    }
+
+    fn kill(&mut self) {
+        let _ = kill_process_group(self.pid(), Signal::CONT);
+        let _ = kill_process_group(self.pid(), Signal::KILL);
+        let _ = kill_process(self.pid(), Signal::KILL);
+        let _ = self.child.wait();
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
