@@ -49,9 +49,14 @@ pub enum Focus {
     Harm,
 }
 
-/// The invariants whose breach is the harm itself.
-const HARM: [&str; 4] =
-    ["one valid leader", "no two workers of a role", "tokens rise", "no role is orphaned for ever"];
+/// The invariants whose breach is the harm itself. (A world in which an engine spins would never end.)
+const HARM: [&str; 5] = [
+    "one valid leader",
+    "no two workers of a role",
+    "tokens rise",
+    "no role is orphaned for ever",
+    "no engine spins",
+];
 
 /// One batch of writes as it leaves a process.
 #[derive(Debug, Clone, Copy)]

@@ -191,7 +191,7 @@ impl World {
         let process = &mut self.scene.processes[pid];
         process.spins = if process.wake_at == now { process.spins + 1 } else { 0 };
         if process.spins > MOST_SPINS {
-            self.checks.note("outputs are bounded", Err(format!("p{pid} wants to be woken again and again")));
+            self.checks.note("no engine spins", Err(format!("p{pid} wants to be woken again and again")));
         }
     }
 }
