@@ -266,6 +266,12 @@ pub struct DemoArgs {
     /// How many nodes
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u8).range(2..=9))]
     pub nodes: u8,
+    /// Be one of the demo's nodes, of this name
+    #[arg(long, hide = true, requires = "dir")]
+    pub member: Option<Name>,
+    /// Where that node finds the others
+    #[arg(long, hide = true, requires = "member")]
+    pub dir: Option<std::path::PathBuf>,
 }
 
 /// `tenure bench`

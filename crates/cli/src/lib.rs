@@ -1,6 +1,6 @@
 //! What the `tenure` binary is made of, as a library so that tests can reach it.
 //!
-//! [`args`] says what can be typed; each verb is a module of its own: [`run`], [`verbs`], [`demo`], [`bench`]. A verb
+//! [`args`] says what can be typed; each verb is a module of its own: [`run`], [`verbs`], [`demo`], [`mod@bench`]. A verb
 //! returns how the process ends ([`exit`]); what people and scripts read is put together in [`output`].
 
 pub mod args;

@@ -64,7 +64,7 @@ impl LeaseClock {
 
 impl Clock for LeaseClock {
     fn now(&self) -> Time {
-        self.watermark.raise(raw_nanos)
+        self.watermark.raise(lease_nanos)
     }
 
     fn wall(&self) -> Wall {
@@ -76,11 +76,14 @@ impl Clock for LeaseClock {
     }
 }
 
+/// The lease clock as a number that processes of one host can compare.
+///
 /// Reads the three clocks in the one order (or its reverse) whose result lies inside the call: a preemption between
 /// RAW and MONOTONIC is not counted, one between MONOTONIC and BOOTTIME is counted once. In any other order the
 /// result is off by a preemption, before or after the call.
 #[cfg(target_os = "linux")]
-fn raw_nanos() -> u64 {
+#[must_use]
+pub fn lease_nanos() -> u64 {
     use rustix::time::{ClockId, Timespec, clock_gettime};
     let nanos = |time: Timespec| time.tv_sec * 1_000_000_000 + time.tv_nsec;
     let raw = nanos(clock_gettime(ClockId::MonotonicRaw));
@@ -91,7 +94,8 @@ fn raw_nanos() -> u64 {
 
 /// Nanoseconds since the first call.
 #[cfg(not(target_os = "linux"))]
-fn raw_nanos() -> u64 {
+#[must_use]
+pub fn lease_nanos() -> u64 {
     static ORIGIN: std::sync::OnceLock<std::time::Instant> = std::sync::OnceLock::new();
     let origin = *ORIGIN.get_or_init(std::time::Instant::now);
     u64::try_from(origin.elapsed().as_nanos()).unwrap_or(u64::MAX)

@@ -1,0 +1,129 @@
+//! The processes on the stage: started, killed, frozen, woken, and gone with the demo.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use tenure::Name;
+use tokio::io::{AsyncBufReadExt, BufReader};
+use tokio::process::{Child, ChildStdout, Command};
+use tokio::sync::mpsc::UnboundedSender;
+use tokio::task::JoinHandle;
+
+use super::world::Happening;
+use crate::exit::Exit;
+use crate::process::clock::lease_now;
+
+/// A happening and when it was.
+pub(super) type News = (u64, Happening);
+
+/// The store that all members share.
+pub(super) fn store_file(dir: &Path) -> PathBuf {
+    dir.join("tenure.db")
+}
+
+/// All members that run.
+#[derive(Debug)]
+pub(super) struct Cast {
+    dir: PathBuf,
+    news: UnboundedSender<News>,
+    actors: BTreeMap<Name, Actor>,
+}
+
+#[derive(Debug)]
+struct Actor {
+    /// A process id may be given to another process as soon as its owner is reaped; this handle never is.
+    process: OwnedFd,
+    watcher: JoinHandle<()>,
+}
+
+impl Cast {
+    /// Nobody yet; what happens to members will be told to `news`.
+    pub(super) fn new(dir: PathBuf, news: UnboundedSender<News>) -> Self {
+        Self { dir, news, actors: BTreeMap::new() }
+    }
+
+    /// Starts a member and returns its process id.
+    ///
+    /// To be called on the main thread: a member dies with the thread that started it.
+    pub(super) fn start(&mut self, node: &Name) -> Result<u32, Exit> {
+        let failed = |error: io::Error| {
+            Exit::Failed(format!("{node} could not be started: {error}; check that processes can be started"))
+        };
+        let mut child = self.command(node).map_err(failed)?.spawn().map_err(failed)?;
+        let pid = child.id().unwrap_or_default();
+        let raw = Pid::from_raw(pid.cast_signed()).ok_or_else(|| failed(io::ErrorKind::NotFound.into()))?;
+        let process = pidfd_open(raw, PidfdFlags::empty()).map_err(|error| failed(error.into()))?;
+        let said = child.stdout.take().expect("its output is a pipe");
+        let watcher = tokio::spawn(watch(child, said, node.clone(), self.news.clone()));
+        self.actors.insert(node.clone(), Actor { process, watcher });
+        Ok(pid)
+    }
+
+    /// Kills a member; returns the instant just before.
+    pub(super) fn kill(&self, node: &Name) -> u64 {
+        self.signal(node, Signal::KILL)
+    }
+
+    /// Freezes a member; returns the instant just before.
+    pub(super) fn freeze(&self, node: &Name) -> u64 {
+        self.signal(node, Signal::STOP)
+    }
+
+    /// Wakes a member; returns the instant just before.
+    pub(super) fn wake(&self, node: &Name) -> u64 {
+        self.signal(node, Signal::CONT)
+    }
+
+    /// What a member said on its way out, if it said anything.
+    pub(super) fn last_words(&self, node: &Name) -> String {
+        let log = std::fs::read_to_string(self.log(node)).unwrap_or_default();
+        log.lines().last().unwrap_or("without a word").to_owned()
+    }
+
+    /// Kills all and waits until they are gone and everything they said was heard.
+    pub(super) async fn dismiss(&mut self) {
+        for (_, actor) in std::mem::take(&mut self.actors) {
+            let _ = pidfd_send_signal(&actor.process, Signal::KILL);
+            let _ = actor.watcher.await;
+        }
+    }
+
+    fn signal(&self, node: &Name, signal: Signal) -> u64 {
+        let before = lease_now();
+        if let Some(actor) = self.actors.get(node) {
+            // One that is gone already cannot be signalled, and need not be.
+            let _ = pidfd_send_signal(&actor.process, signal);
+        }
+        before
+    }
+
+    /// Not in the terminal's foreground group: Ctrl-C is for the demo, which then ends its members.
+    fn command(&self, node: &Name) -> io::Result<Command> {
+        let mut command = Command::new("/proc/self/exe");
+        command.args(["demo", "--member", node.as_str(), "--dir"]).arg(&self.dir);
+        command.process_group(0).kill_on_drop(true);
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(File::create(self.log(node))?);
+        Ok(command)
+    }
+
+    fn log(&self, node: &Name) -> PathBuf {
+        self.dir.join(format!("{node}.log"))
+    }
+}
+
+/// Hears what a member says until it is gone, then reaps it.
+async fn watch(mut child: Child, said: ChildStdout, node: Name, news: UnboundedSender<News>) {
+    let mut lines = BufReader::new(said).lines();
+    while let Ok(Some(line)) = lines.next_line().await {
+        if let Ok(report) = serde_json::from_str(&line) {
+            let _ = news.send((lease_now(), Happening::Reported { node: node.clone(), report }));
+        }
+    }
+    let _ = child.wait().await;
+    let _ = news.send((lease_now(), Happening::Gone { node }));
+}
