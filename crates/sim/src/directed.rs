@@ -87,8 +87,11 @@ pub(crate) fn aim(settings: &mut Settings, mutant: Mutant, base: Instant) {
         }
         Mutant::ClockReadOrder => add(settings, &[(Fault::Pause, 20)]),
         Mutant::ExpelEarly | Mutant::OwnTtl => {
-            add(settings, &[(Fault::Cut, 10), (Fault::Crash, 10)]);
+            only(settings, WitnessKind::None, &[(Fault::Pause, 10), (Fault::Crash, 1)]);
+            settings.net.odds.fill(0);
             settings.net.usual = MILLI;
+            settings.fault_every = Some(2 * base);
+            settings.hunt = true;
         }
         _ => add(settings, &[(Fault::Pause, 10), (Fault::Cut, 10), (Fault::Crash, 5)]),
     }
