@@ -7,6 +7,7 @@ use tenure::store::{Epoch, Key, Outcome, Query, SharedStore, Signal, StoreError,
 use tenure::{Name, SessionId};
 
 use crate::exit::Exit;
+use crate::output::time::Stamp;
 
 /// So many operations of each kind are measured.
 const ROUNDS: usize = 200;
@@ -43,18 +44,21 @@ struct Scratch<'a> {
 
 /// Measures; whatever happens, what was written is cleared away.
 pub(super) async fn probe(store: &SharedStore, url: &str) -> Result<Figures, Exit> {
-    let nonce = u128::from(std::process::id()) << 64 | crate::output::time::Stamp::now().0.0 as u128;
-    let session = SessionId(nonce);
-    let namespace =
-        Name::new(format!("tenure-doctor-{nonce:x}")).expect("hexadecimal digits are allowed in names");
-    let key = Key::Session(Epoch(1), session);
-    let mut scratch = Scratch { store, namespace, key, session, version: None };
+    let mut scratch = Scratch::new(store);
     let figures = scratch.measure(url).await;
     scratch.clear().await?;
     Ok(figures?)
 }
 
-impl Scratch<'_> {
+impl<'a> Scratch<'a> {
+    fn new(store: &'a SharedStore) -> Self {
+        let nonce = u128::from(std::process::id()) << 64 | u128::from(Stamp::now().0.0);
+        let session = SessionId(nonce);
+        let namespace =
+            Name::new(format!("tenure-doctor-{nonce:x}")).expect("hexadecimal digits make a name");
+        Self { store, namespace, key: Key::Session(Epoch(1), session), session, version: None }
+    }
+
     async fn measure(&mut self, url: &str) -> Result<Figures, StoreError> {
         self.write(false).await?;
         let (mut writes, mut reads) = (Vec::new(), Vec::new());
@@ -131,4 +135,22 @@ fn quantiles(mut spans: Vec<Duration>) -> Quantiles {
         spans.get((spans.len() * percent / 100).min(spans.len() - 1)).copied().unwrap_or_default()
     };
     Quantiles { count: spans.len(), p50: at(50), p99: at(99) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn what_was_written_is_cleared_away() {
+        let store = tenure::store::open("memory:doctor").unwrap();
+        let mut scratch = Scratch::new(&store);
+        let figures = scratch.measure("memory:doctor").await.unwrap();
+        assert_eq!((figures.write.count, figures.read.count, figures.attests), (ROUNDS, ROUNDS, false));
+        assert!(figures.ring.is_some());
+        let query = Query { keys: vec![scratch.key.clone()], kinds: Vec::new() };
+        assert_eq!(store.read(&scratch.namespace, &query).await.unwrap().len(), 1);
+        scratch.clear().await.unwrap();
+        assert_eq!(store.read(&scratch.namespace, &query).await.unwrap().len(), 0);
+    }
 }
