@@ -65,7 +65,12 @@ pub fn one_line(error: &clap::Error) -> String {
         .filter_map(|mark| text.find(mark))
         .min();
     let words: Vec<&str> = text[..end.unwrap_or(text.len())].split_whitespace().collect();
-    words.join(" ").replace(" tip: ", "; ")
+    let line = words.join(" ").replace(" tip: ", "; ");
+    let usage = text.lines().find_map(|line| line.strip_prefix("Usage: "));
+    match (error.kind(), usage) {
+        (clap::error::ErrorKind::MissingRequiredArgument, Some(usage)) => format!("{line}; usage: {usage}"),
+        _ => line,
+    }
 }
 
 /// Text that others chose, without what would move the cursor, colour the screen or break the line.

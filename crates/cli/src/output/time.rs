@@ -55,11 +55,11 @@ pub fn clock_millis(wall: Wall) -> String {
     timestamp(wall).to_zoned(TimeZone::system()).strftime("%H:%M:%S%.3f").to_string()
 }
 
-/// `3m ago, 14:02:11`
+/// `3m ago, 14:02:11`; on a narrow terminal only `3m ago`.
 #[must_use]
-pub fn since(wall: Wall) -> String {
-    let gone = Duration::from_micros(Stamp::now().0.0.saturating_sub(wall.0));
-    format!("{}, {}", ago(gone), clock(wall))
+pub fn since_within(wall: Wall, width: Option<usize>) -> String {
+    let gone = ago(Duration::from_micros(Stamp::now().0.0.saturating_sub(wall.0)));
+    if width.is_some_and(|width| width < 120) { gone } else { format!("{gone}, {}", clock(wall)) }
 }
 
 /// `0.4s ago`, `3m ago`: the one unit that matters.

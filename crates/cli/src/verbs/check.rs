@@ -107,18 +107,33 @@ fn pretty(timing: &Timing) -> String {
     }
     let _ = write!(text, "\n\n{}", heading("What follows from them"));
     let kill = bounds.deadline.saturating_sub(timing.kill_slack);
-    for (what, value) in [
-        ("a crashed leader is replaced within", span(bounds.crash)),
-        ("on the same host, where the kernel tells, within", "moments".to_owned()),
-        ("a leader that gives up is replaced within", span(timing.beat + AFTER_A_BEAT)),
-        ("where the store rings, within", "moments".to_owned()),
-        ("cut off from the store, a leader knows it within", span(bounds.in_doubt)),
-        ("it tells its work to stop after", span(bounds.cancel)),
-        ("it kills what has not stopped after", span(kill)),
-        ("it leads no more after", span(bounds.deadline)),
-        ("store operations per node and minute", bounds.operations_per_minute.to_string()),
+    for (what, value, note) in [
+        (
+            "a crashed leader is replaced within",
+            span(bounds.crash),
+            "on its own host at once: the kernel tells",
+        ),
+        (
+            "one that gives up is replaced within",
+            span(timing.beat + AFTER_A_BEAT),
+            "at once where the store rings",
+        ),
+        ("cut off from the store, a leader", String::new(), ""),
+        ("  knows it within", span(bounds.in_doubt), ""),
+        ("  tells its work to stop after", span(bounds.cancel), "counted from its last good beat"),
+        ("  kills what has not stopped after", span(kill), ""),
+        ("  leads no more after", span(bounds.deadline), "before anybody else can"),
+        (
+            "store operations a minute",
+            bounds.operations_per_minute.to_string(),
+            "of each node, for any number of roles",
+        ),
     ] {
-        let _ = write!(text, "\n  {what:<50} {value:>8}");
+        let line = format!(
+            "\n  {what:<37} {value:>7}   {}",
+            if note.is_empty() { String::new() } else { Tone::Faint.paint(note) }
+        );
+        text.push_str(line.trim_end());
     }
     text
 }

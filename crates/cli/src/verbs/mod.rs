@@ -27,9 +27,21 @@ pub(crate) fn operator(common: &Common) -> Result<Operator, Exit> {
 
 /// Who asks: `user@host`.
 fn whoami() -> String {
-    let user = std::env::var("USER").or_else(|_| std::env::var("LOGNAME"));
-    let user = user.unwrap_or_else(|_| format!("uid {}", rustix::process::getuid().as_raw()));
+    let named = ["USER", "LOGNAME"].into_iter().filter_map(|name| std::env::var(name).ok());
+    let named = named.chain(account()).find(|name| !name.is_empty());
+    let user = named.unwrap_or_else(|| format!("uid {}", rustix::process::getuid().as_raw()));
     format!("{user}@{}", rustix::system::uname().nodename().to_string_lossy())
+}
+
+/// The name of this user's account, where the machine itself knows it.
+fn account() -> Option<String> {
+    let uid = rustix::process::getuid().as_raw().to_string();
+    let accounts = std::fs::read_to_string("/etc/passwd").ok()?;
+    let mut fields = accounts.lines().map(|line| line.split(':'));
+    fields.find_map(|mut line| {
+        let name = line.next()?;
+        (line.nth(1)? == uid).then(|| name.to_owned())
+    })
 }
 
 /// An operator's order, for programs.

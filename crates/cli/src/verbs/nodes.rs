@@ -78,6 +78,7 @@ impl<'a> View<'a> {
 }
 
 fn pretty(nodes: &[NodeReport]) -> String {
+    let width = width();
     let mut table = Table::new([
         Column::new("NODE").least(12),
         Column::new("STATE"),
@@ -101,11 +102,11 @@ fn pretty(nodes: &[NodeReport]) -> String {
             some(&stands),
             Cell::or_none((!labels.is_empty()).then(|| labels.join(" ")), Tone::Plain),
             Cell::or_none(report.address.as_ref(), Tone::Plain),
-            time::since(report.since).into(),
+            time::since_within(report.since, width).into(),
             Cell::or_none(beat, if report.state == NodeState::Silent { Tone::Bad } else { Tone::Plain }),
         ]);
     }
-    table.render(width())
+    table.render(width)
 }
 
 fn state(report: &NodeReport) -> (String, Tone) {

@@ -11,7 +11,7 @@ use crate::args::{Common, StatusArgs};
 use crate::exit::Exit;
 use crate::output::table::{Cell, Column, Table, Tone};
 use crate::output::time::{self, Stamp};
-use crate::output::{self, width};
+use crate::output::{self, tame, width};
 
 /// Prints the roles; with `--require-leader` the answer is no unless each is led.
 ///
@@ -101,6 +101,7 @@ fn token(report: &RoleReport) -> Option<Token> {
 }
 
 fn pretty(roles: &[&RoleReport]) -> String {
+    let width = width();
     let mut table = Table::new([
         Column::new("ROLE").least(12),
         Column::new("STATE"),
@@ -110,7 +111,6 @@ fn pretty(roles: &[&RoleReport]) -> String {
         Column::new("LAST BEAT"),
         Column::new("ADDRESS").least(8).optional(),
         Column::new("NEXT IN LINE").least(12),
-        Column::new("NOTE").least(8).optional(),
     ]);
     for report in roles {
         let silent = report.state == RoleState::Silent;
@@ -121,14 +121,19 @@ fn pretty(roles: &[&RoleReport]) -> String {
             Cell::new(report.state.to_string(), tone(report.state)),
             Cell::or_none(report.leader.as_ref(), Tone::Plain),
             Cell::or_none(token(report).map(|token| token.to_string()), Tone::Plain),
-            Cell::or_none(report.since.map(time::since), Tone::Plain),
+            Cell::or_none(report.since.map(|since| time::since_within(since, width)), Tone::Plain),
             Cell::or_none(beat, if silent { Tone::Bad } else { Tone::Plain }),
             Cell::or_none(report.address.as_ref(), Tone::Plain),
             Cell::or_none((!next.is_empty()).then(|| next.join(", ")), Tone::Plain),
-            Cell::or_none(note(report), Tone::Warn),
         ]);
     }
-    table.render(width())
+    let mut text = table.render(width);
+    let notes = roles.iter().filter_map(|report| Some((report, note(report)?)));
+    for (nth, (report, note)) in notes.enumerate() {
+        text.push_str(if nth == 0 { "\n\n" } else { "\n" });
+        text.push_str(&Tone::Warn.paint(&tame(&format!("{} is {note}", report.role))));
+    }
+    text
 }
 
 fn tone(state: RoleState) -> Tone {

@@ -94,7 +94,11 @@ fn pretty(at: Stamp, change: &Change) -> String {
 
 /// What it is about, how it is to be taken, and what it says.
 fn sentence(change: &Change) -> (String, Tone, String) {
-    let because = |reason: &Option<Reason>| reason.map(|reason| format!(" ({reason})")).unwrap_or_default();
+    let because = |reason: &Option<Reason>| match reason {
+        // That a free role is taken needs no explanation.
+        None | Some(Reason::First | Reason::Vacant) => String::new(),
+        Some(reason) => format!(" ({reason})"),
+    };
     let former = |former: &Option<Name>| former.as_ref().map_or("its leader", Name::as_str).to_owned();
     match change {
         Change::LeaderChanged { role, leader, token, former: Some(was), reason } if was != leader => {

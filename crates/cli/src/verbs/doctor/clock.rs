@@ -69,11 +69,8 @@ impl Reading {
     pub(super) fn pretty(&self) -> String {
         let apart = self.lease.abs_diff(self.instant);
         let allowed = f64::from(self.error_ppm) / 10_000.0;
-        format!(
-            "{} apart from the monotonic clock after {}; {allowed}% is allowed for",
-            span(apart),
-            span(self.instant)
-        )
+        let (apart, after) = (span(apart), span(self.instant));
+        format!("in step with the monotonic clock ({apart} apart after {after}; {allowed}% is allowed for)")
     }
 
     pub(super) fn view(&self) -> View {

@@ -4,7 +4,7 @@ use std::path::Path;
 
 /// What the kernel calls the local file systems that people use.
 const KNOWN: [(u32, &str); 10] = [
-    (0xEF53, "ext2/ext3/ext4"),
+    (0xEF53, "ext4 (or ext2, ext3)"),
     (0x5846_5342, "xfs"),
     (0x9123_683E, "btrfs"),
     (0x2FC1_2FC1, "zfs"),
