@@ -75,8 +75,10 @@ fn begin(book: &mut History, record: &Role) {
     book.tenures.push(Past { token, node, session, began, ended: None, reason: None });
 }
 
-/// Ends what is over although nobody has written so yet.
+/// Ends what is over although nobody has written so yet. Nodes write down their own tenures, each when it comes to it:
+/// only the token tells the order.
 fn end(book: &mut History, record: Option<&Role>, sessions: &BTreeMap<SessionId, Session>) {
+    book.tenures.sort_by_key(|past| past.token);
     let begins: Vec<_> = book.tenures.iter().map(|past| (past.token, past.began)).collect();
     for past in book.tenures.iter_mut().filter(|past| past.ended.is_none()) {
         let last = sessions.get(&past.session);
@@ -94,5 +96,74 @@ fn end(book: &mut History, record: Option<&Role>, sessions: &BTreeMap<SessionId,
         let beat = last.filter(|session| session.state != SessionState::Live).map(|session| session.beat_at);
         past.ended = beat.or(next).map(|at| at.max(past.began));
         past.reason = Some(if state == SessionState::Closed { Reason::Shutdown } else { Reason::Expelled });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use tenure_core::record::Holder;
+    use tenure_core::{Takeover, Wall};
+
+    use super::*;
+    use crate::Token;
+
+    fn past(token: u64, ended: Option<u64>) -> Past {
+        let (node, session) = (Name::new("a").unwrap(), SessionId(u128::from(token)));
+        let reason = ended.map(|_| Reason::Resigned);
+        Past { token: Token(token), node, session, began: Wall(token * 100), ended: ended.map(Wall), reason }
+    }
+
+    fn role(token: u64, held: bool) -> Role {
+        let holder =
+            held.then(|| Holder { session: SessionId(u128::from(token)), node: Name::new("a").unwrap() });
+        let (since, reason) = (Wall(token * 100 + 50), Reason::StepDown);
+        Role { token: Token(token), holder, since, reason, previous: None, successor: None }
+    }
+
+    fn session(state: SessionState) -> Session {
+        Session {
+            node: Name::new("a").unwrap(),
+            beat: 1,
+            freed: 0,
+            ttl: Duration::from_secs(1),
+            takeover: Takeover::Strict,
+            grace: Duration::from_secs(1),
+            witness: None,
+            state,
+            beat_at: Wall(777),
+        }
+    }
+
+    fn completed(tenures: Vec<Past>, role: &Role, sessions: &[(u128, SessionState)]) -> Vec<Past> {
+        let mut book = History { tenures };
+        let sessions = sessions.iter().map(|(id, state)| (SessionId(*id), session(*state))).collect();
+        begin(&mut book, role);
+        end(&mut book, Some(role), &sessions);
+        book.tenures
+    }
+
+    #[test]
+    fn tenures_are_in_the_order_of_their_tokens_whoever_wrote_first() {
+        let told = completed(
+            vec![past(2, Some(250)), past(1, Some(150))],
+            &role(3, true),
+            &[(3, SessionState::Live)],
+        );
+        assert_eq!(told.iter().map(|past| past.token.0).collect::<Vec<_>>(), [1, 2, 3]);
+        assert_eq!((told[2].ended, told[2].reason), (None, None));
+    }
+
+    #[test]
+    fn what_is_over_has_an_end_although_nobody_wrote_it() {
+        let resigned = completed(vec![past(4, None)], &role(4, false), &[(4, SessionState::Live)]);
+        assert_eq!((resigned[0].ended, resigned[0].reason), (Some(Wall(450)), Some(Reason::StepDown)));
+        let died = completed(vec![past(4, None)], &role(4, true), &[(4, SessionState::Expelled)]);
+        assert_eq!((died[0].ended, died[0].reason), (Some(Wall(777)), Some(Reason::Expelled)));
+        let closed = completed(vec![past(4, None)], &role(4, true), &[(4, SessionState::Closed)]);
+        assert_eq!(closed[0].reason, Some(Reason::Shutdown));
+        let forgotten = completed(vec![past(4, None)], &role(5, true), &[(5, SessionState::Live)]);
+        assert_eq!((forgotten[0].ended, forgotten[0].reason), (Some(Wall(550)), Some(Reason::Expelled)));
     }
 }

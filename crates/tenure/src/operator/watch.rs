@@ -281,3 +281,71 @@ fn of_silence(before: Option<&RoleReport>, after: Option<&RoleReport>) -> Option
         _ => None,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use tenure_core::Wall;
+
+    use super::*;
+
+    fn role(leader: Option<&str>, token: u64, state: RoleState, reason: Reason) -> Snapshot {
+        let report = RoleReport {
+            role: Name::new("scheduler").unwrap(),
+            leader: leader.map(|leader| Name::new(leader).unwrap()),
+            token: Token(token),
+            since: None,
+            state,
+            reason: Some(reason),
+            last_beat_ms_ago: None,
+            address: None,
+            candidates: Vec::new(),
+            paused: None,
+            pinned: None,
+            transfer: None,
+        };
+        Snapshot { roles: vec![report], ..Snapshot::default() }
+    }
+
+    fn told(before: &Snapshot, after: &Snapshot) -> Vec<String> {
+        let kind =
+            |change: &Change| serde_json::to_value(change).unwrap()["event"].as_str().unwrap().to_owned();
+        difference(before, after).iter().map(kind).collect()
+    }
+
+    #[test]
+    fn a_tenure_that_began_or_ended_is_told() {
+        let led = role(Some("a"), 1, RoleState::Led, Reason::First);
+        assert_eq!(told(&Snapshot::default(), &led), ["leader-changed"]);
+        assert_eq!(told(&led, &led), [""; 0]);
+        assert_eq!(told(&led, &role(Some("a"), 2, RoleState::Led, Reason::Reclaimed)), ["leader-changed"]);
+        assert_eq!(told(&led, &role(None, 1, RoleState::Vacant, Reason::Resigned)), ["vacant"]);
+        assert_eq!(told(&led, &role(None, 1, RoleState::Vacant, Reason::Expelled)), ["leader-lost"]);
+        assert_eq!(told(&led, &Snapshot::default()), ["leader-lost"]);
+        let passed = role(None, 2, RoleState::Vacant, Reason::Resigned);
+        assert_eq!(told(&role(None, 1, RoleState::Vacant, Reason::Resigned), &passed), ["vacant"]);
+    }
+
+    #[test]
+    fn silence_is_told_once_and_its_end_too() {
+        let (led, silent) = (
+            role(Some("a"), 1, RoleState::Led, Reason::First),
+            role(Some("a"), 1, RoleState::Silent, Reason::First),
+        );
+        assert_eq!(told(&led, &silent), ["leader-silent"]);
+        assert_eq!(told(&silent, &silent), [""; 0]);
+        assert_eq!(told(&silent, &led), ["leader-back"]);
+        assert_eq!(told(&Snapshot::default(), &silent), ["leader-changed", "leader-silent"]);
+    }
+
+    #[test]
+    fn orders_are_told_before_what_they_cause() {
+        let led = role(Some("a"), 1, RoleState::Led, Reason::First);
+        let mut paused = role(None, 1, RoleState::Paused, Reason::Paused);
+        paused.roles[0].paused = Some(Order { by: "ada".into(), why: String::new(), at: Wall(0) });
+        assert_eq!(told(&led, &paused), ["paused", "vacant"]);
+        assert_eq!(
+            told(&paused, &role(Some("b"), 2, RoleState::Led, Reason::Vacant)),
+            ["resumed", "leader-changed"]
+        );
+    }
+}
