@@ -25,7 +25,12 @@ pub fn man() -> Result<Exit, Exit> {
     command.build();
     let mut page = Vec::new();
     let failed = |error: std::io::Error| Exit::Failed(format!("the manual page cannot be made: {error}"));
-    clap_mangen::Man::new(command.clone()).render(&mut page).map_err(failed)?;
+    let man = clap_mangen::Man::new(command.clone());
+    man.render_title(&mut page).map_err(failed)?;
+    man.render_name_section(&mut page).map_err(failed)?;
+    man.render_synopsis_section(&mut page).map_err(failed)?;
+    man.render_options_section(&mut page).map_err(failed)?;
+    man.render_extra_section(&mut page).map_err(failed)?;
     for verb in command.get_subcommands().filter(|verb| !verb.is_hide_set() && verb.get_name() != "help") {
         let mut section = Vec::new();
         let man = clap_mangen::Man::new(verb.clone());
