@@ -17,8 +17,9 @@ use crate::output::{self, tame, time};
 pub async fn transfer(common: &Common, args: &TransferArgs) -> Result<Exit, Exit> {
     let asked = Asked::begin(common, &args.role).await?;
     let operator = &asked.operator;
-    let taken = operator.transfer(&args.role, &args.to, &args.why, args.wait, args.wait).await;
-    let leader = taken.map_err(|error| asked.explain(error, Some(&args.to)))?;
+    let taking = operator.transfer(&args.role, &args.to, &args.why, args.wait, args.wait);
+    let leader =
+        asked.unless_interrupted(taking).await?.map_err(|error| asked.explain(error, Some(&args.to)))?;
     let changed = asked.before.token != leader.token;
     let text = match (changed, &asked.before.leader) {
         (true, Some(former)) => format!("{} leads {} now, after {former}", leader.node, args.role),
@@ -34,8 +35,8 @@ pub async fn transfer(common: &Common, args: &TransferArgs) -> Result<Exit, Exit
 /// If the store cannot be used, or nobody led or leads.
 pub async fn step_down(common: &Common, args: &AskArgs) -> Result<Exit, Exit> {
     let asked = Asked::begin(common, &args.role).await?;
-    let taken = asked.operator.step_down(&args.role, &args.why, args.wait).await;
-    let leader = taken.map_err(|error| asked.explain(error, None))?;
+    let taking = asked.operator.step_down(&args.role, &args.why, args.wait);
+    let leader = asked.unless_interrupted(taking).await?.map_err(|error| asked.explain(error, None))?;
     let text = match &asked.before.leader {
         Some(former) if *former == leader.node => {
             format!("{former} stepped down and leads {} again: nobody else took it", args.role)
@@ -145,6 +146,22 @@ impl Asked {
         match snapshot.role(role).cloned() {
             Some(before) => Ok(Self { operator, snapshot, before, started }),
             None => Err(super::no_such_role(&operator, &snapshot, role)),
+        }
+    }
+
+    /// Whoever gives up waiting does not want it any more.
+    async fn unless_interrupted<T>(&self, asking: impl Future<Output = T>) -> Result<T, Exit> {
+        tokio::select! {
+            answer = asking => Ok(answer),
+            _ = tokio::signal::ctrl_c() => {
+                let role = &self.before.role;
+                let withdrawn = self.operator.withdraw_request(role).await?;
+                Err(Exit::No(if withdrawn {
+                    format!("interrupted; the request about {role} was withdrawn")
+                } else {
+                    format!("interrupted; `tenure status {role}` shows what came of the request")
+                }))
+            }
         }
     }
 

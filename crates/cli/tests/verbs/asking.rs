@@ -1,8 +1,11 @@
 //! `transfer`, `step-down`, `pause` and `resume`.
 
+use std::process::Stdio;
+
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
 
-use crate::kit::{Place, Ran};
+use crate::kit::{Place, Ran, ran};
 
 fn assert_no(ran: &Ran, part: &str) {
     assert_eq!((ran.code, ran.err.lines().count(), ran.out.as_str()), (Some(1), 1, ""), "{ran:?}");
@@ -102,6 +105,26 @@ fn a_leader_that_winds_down_slowly_is_told() {
     place.until("scheduler", |role| role["candidates"][0] == "b");
     let args = ["transfer", "scheduler", "--to", "b", "--wait", "4s"];
     assert_no(&place.run(&args), "a is still winding its work on scheduler down");
+}
+
+#[test]
+fn an_interrupted_request_is_withdrawn() {
+    let place = Place::new();
+    let a = place.actor("a", &["scheduler"], &[("ttl", "600000")]);
+    place.until("scheduler", |role| role["leader"] == "a");
+    let _b = place.node("b", &["scheduler"]);
+    place.until("scheduler", |role| role["candidates"][0] == "b");
+    a.signal(Signal::STOP);
+    let mut command = place.command(&["transfer", "scheduler", "--to", "b", "--wait", "10m"]);
+    let asking = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    place.until("scheduler", |role| role["transfer"] == "b");
+    let pid = Pid::from_raw(i32::try_from(asking.id()).unwrap()).unwrap();
+    kill_process(pid, Signal::INT).unwrap();
+    assert_no(
+        &ran(asking.wait_with_output().unwrap()),
+        "interrupted; the request about scheduler was withdrawn",
+    );
+    assert!(place.role("scheduler").get("transfer").is_none());
 }
 
 #[test]

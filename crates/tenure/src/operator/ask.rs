@@ -57,6 +57,14 @@ impl Operator {
         self.request(&report, None, why, limit, limit).await
     }
 
+    /// Withdraws a transfer or step-down that the leader has not agreed to yet. False if there is none.
+    pub async fn withdraw_request(&self, role: &Name) -> Result<bool, Error> {
+        let mut withdrawn = false;
+        let open = |request: &mut Request| request.answer != Answer::Accepted;
+        self.change(role, |control| withdrawn = control.request.take_if(open).is_some()).await?;
+        Ok(withdrawn)
+    }
+
     /// Lets nobody lead a role until [`Operator::resume`]. Returns when nobody does, or after `limit` with the leader
     /// that is still winding down.
     pub async fn pause(&self, role: &Name, why: &str, limit: Duration) -> Result<Option<Name>, Error> {
