@@ -114,7 +114,7 @@ fn an_interrupted_request_is_withdrawn() {
     place.until("scheduler", |role| role["leader"] == "a");
     let _b = place.node("b", &["scheduler"]);
     place.until("scheduler", |role| role["candidates"][0] == "b");
-    a.signal(Signal::STOP);
+    place.freeze(&a);
     let mut command = place.command(&["transfer", "scheduler", "--to", "b", "--wait", "10m"]);
     let asking = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     place.until("scheduler", |role| role["transfer"] == "b");

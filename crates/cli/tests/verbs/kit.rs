@@ -6,10 +6,12 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
-use tenure::store::{Epoch, Key, Name, Query};
+use tenure::store::{Epoch, Key, Name, Query, Version, Write};
 
 /// Long enough for anything that happens at all.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+/// Within this a store that nobody holds can be written.
+const FREE: Duration = Duration::from_secs(3);
 /// What tells a copy of this very program that it is to be a node.
 const PART: &str = "TENURE_TEST_NODE";
 
@@ -118,6 +120,28 @@ impl Place {
         let cluster = store.read(&namespace, &query).await.unwrap().remove(0);
         let cluster: Value = cluster.value.parse().unwrap();
         (store, namespace, Epoch(cluster["epoch"].as_u64().unwrap()))
+    }
+
+    /// Freezes a node, but not in the middle of a commit: it would keep everybody else from writing, which is another
+    /// story than that of a leader which falls silent.
+    pub(crate) fn freeze(&self, actor: &Actor) {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let store = tenure::store::open(&self.url()).unwrap();
+            let namespace = Name::new("freezing").unwrap();
+            loop {
+                actor.signal(Signal::STOP);
+                let version = Version(u128::from(std::process::id()));
+                let key = Key::Session(Epoch(1), tenure::SessionId(1));
+                let put = Some((version, tenure::store::Value::of(&"frozen", None)));
+                let write = Write { key, expect: None, put, ring: false };
+                let written = tokio::time::timeout(FREE, store.write(&namespace, &[write])).await;
+                if matches!(written, Ok(Ok(_))) {
+                    return;
+                }
+                actor.signal(Signal::CONT);
+            }
+        });
     }
 
     /// A role led by `a`, with `b` next in line.

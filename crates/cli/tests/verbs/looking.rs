@@ -92,7 +92,7 @@ fn a_frozen_leader_is_silent_and_never_healthy() {
     let place = Place::new();
     let a = place.actor("a", &["scheduler"], &[("ttl", "600")]);
     place.until("scheduler", |role| role["state"] == "led");
-    a.signal(Signal::STOP);
+    place.freeze(&a);
     let role = place.until("scheduler", |role| role["state"] == "silent");
     assert_eq!(role["leader"], "a");
     assert!(role["last_beat_ms_ago"].as_u64().unwrap() > 600, "{role}");

@@ -106,7 +106,7 @@ fn a_frozen_leader_is_told_and_told_again_when_it_is_back() {
     place.until("scheduler", |role| role["leader"] == "a");
     let mut watch = Watching::begin(&place, &["--format", "json", "scheduler"]);
     watch.settle(&place, "scheduler");
-    a.signal(Signal::STOP);
+    place.freeze(&a);
     assert_eq!(watch.event("leader-silent")["leader"], "a");
     a.signal(Signal::CONT);
     // Frozen for longer than its lease it leads anew, under a session and a token of its own.
