@@ -7,7 +7,7 @@ use tenure::Name;
 
 /// Exactly one leader per role, on the store you already run.
 #[derive(Debug, Parser)]
-#[command(name = "tenure", version, about, long_about = None, max_term_width = 100, propagate_version = true)]
+#[command(name = "tenure", version, max_term_width = 100, propagate_version = true, after_help = HELP)]
 pub struct Cli {
     /// What every verb understands.
     #[command(flatten)]
@@ -16,6 +16,12 @@ pub struct Cli {
     #[command(subcommand)]
     pub verb: Verb,
 }
+
+const HELP: &str = "\
+Exit codes (those of `tenure run` are in its own help):
+  0    done, or all is well                122  the store cannot be used
+  1    the answer is no; stderr says why   123  something else failed
+  2    what was typed cannot be";
 
 /// What every verb understands.
 #[derive(Debug, Clone, Args)]

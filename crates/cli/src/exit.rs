@@ -67,9 +67,13 @@ impl Exit {
     }
 }
 
-/// What clap has to say: help and version are answers, everything else is a mistake.
+/// What clap has to say: help and version are answers, everything else is a mistake, told in one line.
 #[must_use]
 pub fn of_usage(error: &clap::Error) -> ExitCode {
+    use clap::error::ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand as NothingTyped;
+    if error.use_stderr() && error.kind() != NothingTyped {
+        return Exit::Usage(crate::output::one_line(error)).report();
+    }
     let _ = error.print();
     ExitCode::from(if error.use_stderr() { 2 } else { 0 })
 }

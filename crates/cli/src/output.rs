@@ -1,10 +1,14 @@
 //! What people and scripts read: tables with colour on a terminal, JSON on request, logs on stderr.
 
-use std::io::IsTerminal;
+pub mod table;
+pub mod time;
+
+use std::io::{ErrorKind, IsTerminal, Write};
 
 use serde::Serialize;
 
 use crate::args::{Cli, Common, Format};
+use crate::exit::Exit;
 
 /// Sets up logs: warnings on stderr, or what `TENURE_LOG` says.
 pub fn start(cli: &Cli) {
@@ -20,10 +24,70 @@ pub fn start(cli: &Cli) {
         .try_init();
 }
 
-/// Prints one JSON document.
-pub fn json(value: &impl Serialize) {
+/// Prints one JSON document, on one line.
+///
+/// # Errors
+/// As [`print`].
+pub fn json(value: &impl Serialize) -> Result<(), Exit> {
     let text = serde_json::to_string(value).expect("what is printed serialises");
-    anstream::println!("{text}");
+    print(&text)
+}
+
+/// Prints text and a line end, with colour only where a terminal shows it. A reader that has gone away (`| head`) has
+/// seen enough.
+///
+/// # Errors
+/// If it cannot be written for another reason.
+pub fn print(text: &str) -> Result<(), Exit> {
+    line(text).map(|_| ())
+}
+
+/// As [`print`], and at once; false when the reader has gone away.
+///
+/// # Errors
+/// If it cannot be written for another reason.
+pub fn line(text: &str) -> Result<bool, Exit> {
+    let mut out = anstream::stdout().lock();
+    match writeln!(out, "{text}").and_then(|()| out.flush()) {
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(false),
+        Err(error) => Err(Exit::Failed(format!("cannot write to stdout: {error}"))),
+    }
+}
+
+/// What clap has to say about a mistake, in one line.
+#[must_use]
+pub fn one_line(error: &clap::Error) -> String {
+    let text = error.render().to_string();
+    let text = text.strip_prefix("error: ").unwrap_or(&text);
+    let end = ["\n\nUsage:", "\nUsage:", "\n\nFor more information"]
+        .iter()
+        .filter_map(|mark| text.find(mark))
+        .min();
+    let words: Vec<&str> = text[..end.unwrap_or(text.len())].split_whitespace().collect();
+    let line = words.join(" ").replace(" tip: ", "; ");
+    let usage = text.lines().find_map(|line| line.strip_prefix("Usage: "));
+    match (error.kind(), usage) {
+        (clap::error::ErrorKind::MissingRequiredArgument, Some(usage)) => format!("{line}; usage: {usage}"),
+        _ => line,
+    }
+}
+
+/// Text that others chose, without what would move the cursor, colour the screen or break the line.
+#[must_use]
+pub fn tame(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
+}
+
+/// How wide the terminal is; none if there is no terminal, where nothing needs to be cut.
+#[must_use]
+pub fn width() -> Option<usize> {
+    let stdout = std::io::stdout();
+    if !stdout.is_terminal() {
+        return None;
+    }
+    let size = rustix::termios::tcgetwinsize(&stdout).ok()?;
+    (size.ws_col > 0).then_some(usize::from(size.ws_col))
 }
 
 impl Common {

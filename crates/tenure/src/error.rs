@@ -60,6 +60,28 @@ pub enum Error {
         /// How long.
         waited: std::time::Duration,
     },
+    /// The leader agreed, and its work is still winding down.
+    #[error(
+        "{leader} is still winding its work on {role} down after {waited:?}; the role is free when that is done"
+    )]
+    WindingDown {
+        /// The role.
+        role: Name,
+        /// Who leads.
+        leader: Name,
+        /// How long it was waited for.
+        waited: std::time::Duration,
+    },
+    /// The leader gave the role up, and nobody took it.
+    #[error(
+        "{role} was given up, and nobody has taken it within {waited:?}; `tenure status` shows who stands for it"
+    )]
+    NobodyTook {
+        /// The role.
+        role: Name,
+        /// How long it was waited for.
+        waited: std::time::Duration,
+    },
     /// Somebody else than the target leads now.
     #[error("{leader} leads {role} now, not {wanted}")]
     OutrunBy {

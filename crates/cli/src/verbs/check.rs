@@ -1,9 +1,139 @@
-//! Being written.
+//! `tenure check`: whether settings fit together, and the bounds that follow from them.
 
-use crate::args::Common;
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use serde::Serialize;
+use tenure::{Bounds, Error, Timing};
+
+use crate::args::{Common, TimingArgs};
 use crate::exit::Exit;
+use crate::output::{self, table::Tone, time::span};
 
-/// Being written.
-pub fn main(_common: &Common, _args: &crate::args::TimingArgs) -> Result<Exit, Exit> {
+/// Where a hint is lost, the next look finds the role free a beat later; candidates take turns for 50 ms at most, and
+/// as much again is for the store.
+const AFTER_A_BEAT: Duration = Duration::from_millis(100);
+
+/// Prints the settings and their bounds.
+///
+/// # Errors
+/// If a relation between the settings does not hold.
+pub fn main(common: &Common, args: &TimingArgs) -> Result<Exit, Exit> {
+    let timing = Timing::new(&args.settings()).map_err(Error::from)?;
+    if common.is_json() {
+        output::json(&Document::of(&timing))?;
+    } else {
+        output::print(&pretty(&timing))?;
+    }
     Ok(Exit::Done)
+}
+
+/// Settings and bounds, for programs: everything in milliseconds.
+#[derive(Serialize)]
+struct Document {
+    settings: Settings,
+    bounds: BoundsView,
+}
+
+#[derive(Serialize)]
+struct Settings {
+    ttl_ms: f64,
+    beat_ms: f64,
+    op_timeout_ms: f64,
+    stop_grace_ms: f64,
+    kill_slack_ms: f64,
+    clock_error_ppm: u32,
+}
+
+#[derive(Serialize)]
+struct BoundsView {
+    crash_ms: f64,
+    hand_over_ms: f64,
+    in_doubt_ms: f64,
+    stop_ms: f64,
+    kill_ms: f64,
+    over_ms: f64,
+    operations_per_minute: u64,
+}
+
+impl Document {
+    fn of(timing: &Timing) -> Self {
+        let Bounds { crash, in_doubt, cancel, deadline, operations_per_minute, .. } = timing.bounds();
+        Self {
+            settings: Settings {
+                ttl_ms: millis(timing.ttl),
+                beat_ms: millis(timing.beat),
+                op_timeout_ms: millis(timing.op_timeout),
+                stop_grace_ms: millis(timing.stop_grace),
+                kill_slack_ms: millis(timing.kill_slack),
+                clock_error_ppm: timing.rate_error_ppm,
+            },
+            bounds: BoundsView {
+                crash_ms: millis(crash),
+                hand_over_ms: millis(timing.beat + AFTER_A_BEAT),
+                in_doubt_ms: millis(in_doubt),
+                stop_ms: millis(cancel),
+                kill_ms: millis(deadline.saturating_sub(timing.kill_slack)),
+                over_ms: millis(deadline),
+                operations_per_minute,
+            },
+        }
+    }
+}
+
+/// To the microsecond: rounding up by a nanosecond is nothing to show.
+fn millis(span: Duration) -> f64 {
+    span.as_micros() as f64 / 1000.0
+}
+
+fn pretty(timing: &Timing) -> String {
+    let bounds = timing.bounds();
+    let heading = |text: &str| Tone::Strong.paint(text);
+    let mut text = heading("These settings fit together");
+    let percent = f64::from(timing.rate_error_ppm) / 10_000.0;
+    for (name, value, meaning) in [
+        ("ttl", span(timing.ttl), "how long a leader that falls silent keeps its roles"),
+        ("beat", span(timing.beat), "how often the session is renewed and looked at"),
+        ("op-timeout", span(timing.op_timeout), "how long the store may take to answer"),
+        ("stop-grace", span(timing.stop_grace), "how long before its deadline work is told to stop"),
+        (
+            "kill-slack",
+            span(timing.kill_slack),
+            "how long before its deadline what has not stopped is killed",
+        ),
+        ("clock error", format!("{percent}%"), "what each node allows for its own clock"),
+    ] {
+        let _ = write!(text, "\n  {name:<12} {value:>7}   {}", Tone::Faint.paint(meaning));
+    }
+    let _ = write!(text, "\n\n{}", heading("What follows from them"));
+    let kill = bounds.deadline.saturating_sub(timing.kill_slack);
+    for (what, value, note) in [
+        (
+            "a crashed leader is replaced within",
+            span(bounds.crash),
+            "on its own host at once: the kernel tells",
+        ),
+        (
+            "one that gives up is replaced within",
+            span(timing.beat + AFTER_A_BEAT),
+            "at once where the store rings",
+        ),
+        ("cut off from the store, a leader", String::new(), ""),
+        ("  knows it within", span(bounds.in_doubt), ""),
+        ("  tells its work to stop after", span(bounds.cancel), "counted from its last good beat"),
+        ("  kills what has not stopped after", span(kill), ""),
+        ("  leads no more after", span(bounds.deadline), "before anybody else can"),
+        (
+            "store operations a minute",
+            bounds.operations_per_minute.to_string(),
+            "of each node, for any number of roles",
+        ),
+    ] {
+        let line = format!(
+            "\n  {what:<37} {value:>7}   {}",
+            if note.is_empty() { String::new() } else { Tone::Faint.paint(note) }
+        );
+        text.push_str(line.trim_end());
+    }
+    text
 }

@@ -9,10 +9,15 @@ pub mod shell;
 pub mod status;
 pub mod watch;
 
-use tenure::Operator;
+mod nearest;
+
+use serde::Serialize;
+use tenure::operator::{Order, Snapshot};
+use tenure::{Name, Operator};
 
 use crate::args::Common;
 use crate::exit::Exit;
+use crate::output::time::Stamp;
 
 /// Opens the store that was named.
 pub(crate) fn operator(common: &Common) -> Result<Operator, Exit> {
@@ -22,7 +27,57 @@ pub(crate) fn operator(common: &Common) -> Result<Operator, Exit> {
 
 /// Who asks: `user@host`.
 fn whoami() -> String {
-    let user = std::env::var("USER").or_else(|_| std::env::var("LOGNAME"));
-    let user = user.unwrap_or_else(|_| format!("uid {}", rustix::process::getuid().as_raw()));
+    let named = ["USER", "LOGNAME"].into_iter().filter_map(|name| std::env::var(name).ok());
+    let named = named.chain(account()).find(|name| !name.is_empty());
+    let user = named.unwrap_or_else(|| format!("uid {}", rustix::process::getuid().as_raw()));
     format!("{user}@{}", rustix::system::uname().nodename().to_string_lossy())
+}
+
+/// The name of this user's account, where the machine itself knows it.
+fn account() -> Option<String> {
+    let uid = rustix::process::getuid().as_raw().to_string();
+    let accounts = std::fs::read_to_string("/etc/passwd").ok()?;
+    let mut fields = accounts.lines().map(|line| line.split(':'));
+    fields.find_map(|mut line| {
+        let name = line.next()?;
+        (line.nth(1)? == uid).then(|| name.to_owned())
+    })
+}
+
+/// An operator's order, for programs.
+#[derive(Debug, Serialize)]
+struct OrderView<'a> {
+    by: &'a str,
+    why: &'a str,
+    at: Stamp,
+}
+
+impl<'a> From<&'a Order> for OrderView<'a> {
+    fn from(order: &'a Order) -> Self {
+        Self { by: &order.by, why: &order.why, at: Stamp(order.at) }
+    }
+}
+
+/// What to do where nothing has happened yet.
+fn nobody_yet(operator: &Operator) -> String {
+    format!(
+        "Nobody has stood for a role in namespace {} of {} yet.\n\n\
+         \x20 tenure run --role scheduler -- COMMAND   runs a command only while it leads\n\
+         \x20 tenure demo                              shows how that goes",
+        operator.namespace(),
+        operator.store()
+    )
+}
+
+/// No such role, and which one may have been meant.
+fn no_such_role(operator: &Operator, snapshot: &Snapshot, role: &Name) -> Exit {
+    let names = snapshot.roles.iter().map(|report| report.role.as_str());
+    let meant = nearest::nearest(role.as_str(), names);
+    let namespace = operator.namespace();
+    Exit::No(match meant {
+        Some(meant) => format!("there is no role {role} in namespace {namespace}; did you mean {meant}?"),
+        None => {
+            format!("there is no role {role} in namespace {namespace}; `tenure status` lists those there are")
+        }
+    })
 }

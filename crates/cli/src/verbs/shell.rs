@@ -1,10 +1,50 @@
-//! Being written.
+//! `tenure completions` and `tenure man`: what shells and manual readers need, from the same description as the parser.
+
+use clap::CommandFactory;
+
+use crate::args::{Cli, CompletionArgs};
 use crate::exit::Exit;
-/// Being written.
-pub fn completions(_args: &crate::args::CompletionArgs) -> Result<Exit, Exit> {
-    Ok(Exit::Done)
+use crate::output;
+
+/// Prints the completions for a shell.
+///
+/// # Errors
+/// If stdout cannot be written.
+pub fn completions(args: &CompletionArgs) -> Result<Exit, Exit> {
+    let mut text = Vec::new();
+    clap_complete::generate(args.shell, &mut Cli::command(), "tenure", &mut text);
+    print(&text)
 }
-/// Being written.
+
+/// Prints the manual page, with a section for every verb.
+///
+/// # Errors
+/// If stdout cannot be written.
 pub fn man() -> Result<Exit, Exit> {
+    let mut command = Cli::command();
+    command.build();
+    let mut page = Vec::new();
+    let failed = |error: std::io::Error| Exit::Failed(format!("the manual page cannot be made: {error}"));
+    let man = clap_mangen::Man::new(command.clone());
+    man.render_title(&mut page).map_err(failed)?;
+    man.render_name_section(&mut page).map_err(failed)?;
+    man.render_synopsis_section(&mut page).map_err(failed)?;
+    man.render_options_section(&mut page).map_err(failed)?;
+    man.render_extra_section(&mut page).map_err(failed)?;
+    for verb in command.get_subcommands().filter(|verb| !verb.is_hide_set() && verb.get_name() != "help") {
+        let mut section = Vec::new();
+        let man = clap_mangen::Man::new(verb.clone());
+        man.render_synopsis_section(&mut section).map_err(failed)?;
+        man.render_description_section(&mut section).map_err(failed)?;
+        man.render_options_section(&mut section).map_err(failed)?;
+        // A section of a page of its own is a part of a section here.
+        let section = String::from_utf8_lossy(&section).replace(".SH ", ".SS ");
+        page.extend(format!(".SH \"TENURE {}\"\n{section}", verb.get_name().to_uppercase()).into_bytes());
+    }
+    print(&page)
+}
+
+fn print(text: &[u8]) -> Result<Exit, Exit> {
+    output::print(String::from_utf8_lossy(text).trim_end())?;
     Ok(Exit::Done)
 }

@@ -1,9 +1,138 @@
-//! Being written.
+//! `tenure watch`: a line whenever something changes.
 
-use crate::args::Common;
+use std::io::IsTerminal;
+use std::time::Duration;
+
+use serde::Serialize;
+use tenure::operator::{Change, Watch};
+use tenure::store::Retry;
+use tenure::{Error, Name, Reason};
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::args::{Common, WatchArgs};
 use crate::exit::Exit;
+use crate::output::table::Tone;
+use crate::output::time::{self, Stamp};
+use crate::output::{self, tame};
 
-/// Being written.
-pub async fn main(_common: &Common, _args: &crate::args::WatchArgs) -> Result<Exit, Exit> {
+/// Prints changes until it is interrupted, has printed enough, or nobody reads any more.
+///
+/// # Errors
+/// If the store cannot be used.
+pub async fn main(common: &Common, args: &WatchArgs) -> Result<Exit, Exit> {
+    let no_signals = |error| Exit::Failed(format!("signals cannot be caught: {error}"));
+    let mut interrupt = signal(SignalKind::interrupt()).map_err(no_signals)?;
+    let mut terminate = signal(SignalKind::terminate()).map_err(no_signals)?;
+    tokio::select! {
+        ended = follow(common, args) => ended,
+        _ = interrupt.recv() => Ok(Exit::Done),
+        _ = terminate.recv() => Ok(Exit::Done),
+    }
+}
+
+async fn follow(common: &Common, args: &WatchArgs) -> Result<Exit, Exit> {
+    let operator = super::operator(common)?;
+    let mut watch = operator.watch().await?;
+    if !common.is_json() && std::io::stdout().is_terminal() {
+        let hello =
+            format!("Watching namespace {} of {}; Ctrl-C ends it.", operator.namespace(), operator.store());
+        output::print(&Tone::Faint.paint(&hello))?;
+    }
+    let mut left = args.count.unwrap_or(u64::MAX);
+    while left > 0 {
+        for change in next(&mut watch).await?.iter().filter(|change| wanted(change, &args.roles)) {
+            let at = Stamp::now();
+            let text = if common.is_json() { ndjson(at, change) } else { pretty(at, change) };
+            left -= 1;
+            if !output::line(&text)? || left == 0 {
+                return Ok(Exit::Done);
+            }
+        }
+    }
     Ok(Exit::Done)
+}
+
+/// A store that fails for a moment is waited for.
+async fn next(watch: &mut Watch) -> Result<Vec<Change>, Exit> {
+    let mut told = false;
+    loop {
+        match watch.next().await {
+            Err(Error::Store(error)) if error.retry() == Retry::Soon => {
+                if !std::mem::replace(&mut told, true) {
+                    anstream::eprintln!("tenure: {error}; trying again");
+                }
+                tokio::time::sleep(Duration::from_secs(1)).await;
+            }
+            answered => return Ok(answered?),
+        }
+    }
+}
+
+/// With roles named, only what is about them.
+fn wanted(change: &Change, roles: &[Name]) -> bool {
+    roles.is_empty() || change.role().is_some_and(|role| roles.contains(role))
+}
+
+fn ndjson(at: Stamp, change: &Change) -> String {
+    #[derive(Serialize)]
+    struct Line<'a> {
+        at: Stamp,
+        #[serde(flatten)]
+        change: &'a Change,
+    }
+    serde_json::to_string(&Line { at, change }).expect("what is printed serialises")
+}
+
+fn pretty(at: Stamp, change: &Change) -> String {
+    let (subject, tone, what) = sentence(change);
+    let subject = match change.role() {
+        Some(_) => Tone::Strong.paint(&subject),
+        None => subject,
+    };
+    format!("{}  {subject}  {}", Tone::Faint.paint(&time::clock_millis(at.0)), tone.paint(&tame(&what)))
+}
+
+/// What it is about, how it is to be taken, and what it says.
+fn sentence(change: &Change) -> (String, Tone, String) {
+    let because = |reason: &Option<Reason>| match reason {
+        // That a free role is taken needs no explanation.
+        None | Some(Reason::First | Reason::Vacant) => String::new(),
+        Some(reason) => format!(" ({reason})"),
+    };
+    let former = |former: &Option<Name>| former.as_ref().map_or("its leader", Name::as_str).to_owned();
+    match change {
+        Change::LeaderChanged { role, leader, token, former: Some(was), reason } if was != leader => {
+            let what = format!("{leader} leads after {was}, token {token}{}", because(reason));
+            (role.to_string(), Tone::Good, what)
+        }
+        Change::LeaderChanged { role, leader, token, reason, .. } => {
+            (role.to_string(), Tone::Good, format!("{leader} leads, token {token}{}", because(reason)))
+        }
+        Change::LeaderLost { role, former: was, token, reason } => {
+            let what = format!("{} is gone, nobody leads, token was {token}{}", former(was), because(reason));
+            (role.to_string(), Tone::Bad, what)
+        }
+        Change::Vacant { role, former: was, token, reason } => {
+            let what =
+                format!("{} gave it up, nobody leads, token was {token}{}", former(was), because(reason));
+            (role.to_string(), Tone::Warn, what)
+        }
+        Change::LeaderSilent { role, leader, token } => {
+            (role.to_string(), Tone::Bad, format!("{leader} has not beaten for a ttl, token {token}"))
+        }
+        Change::LeaderBack { role, leader, token } => {
+            (role.to_string(), Tone::Good, format!("{leader} beats again, token {token}"))
+        }
+        Change::Paused { role, by, why } if why.is_empty() => {
+            (role.to_string(), Tone::Warn, format!("paused by {by}"))
+        }
+        Change::Paused { role, by, why } => (role.to_string(), Tone::Warn, format!("paused by {by}: {why}")),
+        Change::Resumed { role } => (role.to_string(), Tone::Good, "resumed".to_owned()),
+        Change::NodeJoined { node, .. } => (format!("node {node}"), Tone::Plain, "joined".to_owned()),
+        Change::NodeLeft { node, .. } => (format!("node {node}"), Tone::Plain, "left".to_owned()),
+        Change::NodeExpelled { node, .. } => {
+            (format!("node {node}"), Tone::Warn, "was expelled: it died or fell silent".to_owned())
+        }
+        other => (String::new(), Tone::Plain, format!("{other:?}")),
+    }
 }

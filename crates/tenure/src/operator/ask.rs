@@ -3,10 +3,12 @@
 use std::time::{Duration, Instant};
 
 use futures_util::StreamExt;
-use tenure_core::record::{Answer, NodeControl, Pin, Request, Role, RoleControl};
-use tenure_core::{Key, Kind, Version};
+use tenure_core::record::{
+    Answer, Node, NodeControl, Pin, Request, Role, RoleControl, Session, SessionState,
+};
+use tenure_core::{Epoch, Key, Kind, Version};
 
-use super::{Operator, RoleReport, RoleState, fresh};
+use super::{NodeState, Operator, RoleReport, RoleState, fresh};
 use crate::store::{Outcome, Value, Write};
 use crate::{Error, Leader, Name, SessionId, Token};
 
@@ -16,6 +18,10 @@ enum Came {
     Leader(Leader),
     /// The leader said that the target cannot take it.
     NoTarget,
+    /// The session of the target is over, before the leader answered.
+    Gone(NodeState),
+    /// The leader is giving the role up: its work winds down.
+    Winding,
     /// The tenure is over and nobody leads yet.
     Vacant,
     /// Nothing yet.
@@ -39,8 +45,8 @@ impl Operator {
         if report.leader.as_ref() == Some(to) {
             return Ok(Leader { node: to.clone(), token: report.token, address: report.address });
         }
-        if !report.candidates.contains(to) {
-            return Err(self.why_not(role, to).await?);
+        if !report.candidates.contains(to) || report.pinned.as_ref().is_some_and(|node| node != to) {
+            return Err(self.why_not(&report, to).await?);
         }
         self.request(&report, Some(to.clone()), why, patience, limit).await
     }
@@ -51,9 +57,18 @@ impl Operator {
         self.request(&report, None, why, limit, limit).await
     }
 
+    /// Withdraws a transfer or step-down that the leader has not agreed to yet. False if there is none.
+    pub async fn withdraw_request(&self, role: &Name) -> Result<bool, Error> {
+        let mut withdrawn = false;
+        let open = |request: &mut Request| request.answer != Answer::Accepted;
+        self.change(role, |control| withdrawn = control.request.take_if(open).is_some()).await?;
+        Ok(withdrawn)
+    }
+
     /// Lets nobody lead a role until [`Operator::resume`]. Returns when nobody does, or after `limit` with the leader
     /// that is still winding down.
     pub async fn pause(&self, role: &Name, why: &str, limit: Duration) -> Result<Option<Name>, Error> {
+        self.report(role).await?;
         let order = self.order(why);
         self.change(role, |control| _ = control.pause.get_or_insert_with(|| order.clone())).await?;
         let mut changes = self.changes(Duration::from_millis(250));
@@ -69,6 +84,7 @@ impl Operator {
 
     /// Lets a role be led again. False if it was not paused.
     pub async fn resume(&self, role: &Name) -> Result<bool, Error> {
+        self.report(role).await?;
         let mut was = false;
         self.change(role, |control| was = control.pause.take().is_some()).await?;
         Ok(was)
@@ -117,17 +133,16 @@ impl Operator {
         Ok(report)
     }
 
-    async fn why_not(&self, role: &Name, to: &Name) -> Result<Error, Error> {
+    async fn why_not(&self, report: &RoleReport, to: &Name) -> Result<Error, Error> {
         let snapshot = self.snapshot().await?;
-        let why = match snapshot.nodes.iter().find(|report| report.node == *to) {
-            None => "no node of that name is registered; `tenure nodes` lists them".to_owned(),
-            Some(node) if node.state != super::NodeState::Live => {
-                format!("it is {}", crate::event::kebab(&node.state))
-            }
-            Some(node) if node.drained.is_some() => "it is being drained".to_owned(),
-            Some(_) => "it does not stand for the role".to_owned(),
+        let why = match (snapshot.node(to), &report.pinned) {
+            (None, _) => "no node of that name is registered; `tenure nodes` lists them".to_owned(),
+            (Some(node), _) if node.state != NodeState::Live => not_there(node.state),
+            (Some(node), _) if node.drained.is_some() => "it is being drained".to_owned(),
+            (Some(_), Some(pinned)) if pinned != to => format!("the role is pinned to {pinned}"),
+            (Some(_), _) => "it does not stand for the role".to_owned(),
         };
-        Ok(Error::NoTarget { role: role.clone(), node: to.clone(), why })
+        Ok(Error::NoTarget { role: report.role.clone(), node: to.clone(), why })
     }
 
     async fn request(
@@ -148,28 +163,28 @@ impl Operator {
         let started = Instant::now();
         let came = loop {
             match self.came_of(role, token, id).await? {
-                Came::Nothing | Came::Vacant if started.elapsed() < limit => {
+                Came::Nothing | Came::Winding | Came::Vacant if started.elapsed() < limit => {
                     let _ = tokio::time::timeout(Duration::from_millis(500), changes.next()).await;
                 }
                 came => break came,
             }
         };
         self.withdraw(role, id).await?;
-        match (came, to) {
-            (Came::Leader(leader), Some(to)) if leader.node != to => {
-                Err(Error::OutrunBy { role: role.clone(), leader: leader.node, wanted: to })
+        let leader = || report.leader.clone().unwrap_or_else(|| role.clone());
+        let target = || to.clone().unwrap_or_else(|| role.clone());
+        let waited = Duration::from_millis(u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX));
+        let role = role.clone();
+        Err(match came {
+            Came::Leader(leader) if to.as_ref().is_none_or(|to| leader.node == *to) => return Ok(leader),
+            Came::Leader(leader) => Error::OutrunBy { role, leader: leader.node, wanted: target() },
+            Came::NoTarget => {
+                Error::NoTarget { role, node: target(), why: "it was not ready in time".into() }
             }
-            (Came::Leader(leader), _) => Ok(leader),
-            (Came::NoTarget, to) => {
-                let why = "it was not ready in time".to_owned();
-                Err(Error::NoTarget { role: role.clone(), node: to.unwrap_or_else(|| role.clone()), why })
-            }
-            (Came::Vacant, _) => Err(Error::NobodyLeads(role.clone())),
-            (Came::Nothing, _) => {
-                let leader = report.leader.clone().unwrap_or_else(|| role.clone());
-                Err(Error::NotHandedOver { role: role.clone(), leader, waited: started.elapsed() })
-            }
-        }
+            Came::Gone(state) => Error::NoTarget { role, node: target(), why: not_there(state) },
+            Came::Winding => Error::WindingDown { role, leader: leader(), waited },
+            Came::Vacant => Error::NobodyTook { role, waited },
+            Came::Nothing => Error::NotHandedOver { role, leader: leader(), waited },
+        })
     }
 
     async fn came_of(&self, role: &Name, token: Token, id: SessionId) -> Result<Came, Error> {
@@ -178,18 +193,43 @@ impl Operator {
         let record = record.and_then(|entry| entry.value.parse::<Role>().ok());
         match record {
             Some(Role { token: later, holder: Some(holder), .. }) if later > token => {
-                let node = self.read_one(Key::Named(epoch, Kind::Node, holder.node.clone())).await?;
-                let node = node.and_then(|entry| entry.value.parse::<tenure_core::record::Node>().ok());
-                let address = node.and_then(|node| node.address);
+                let address = self.node(epoch, &holder.node).await?.and_then(|node| node.address);
                 Ok(Came::Leader(Leader { node: holder.node, token: later, address }))
             }
             Some(Role { holder: None, .. }) => Ok(Came::Vacant),
-            _ => {
-                let (_, control) = self.control(role).await?;
-                let refused = |request: &Request| request.id == id && request.answer == Answer::NoTarget;
-                Ok(if control.request.as_ref().is_some_and(refused) { Came::NoTarget } else { Came::Nothing })
-            }
+            _ => self.answer_to(epoch, role, id).await,
         }
+    }
+
+    /// What the leader makes of our request, and whether there is still somebody to hand over to.
+    async fn answer_to(&self, epoch: Epoch, role: &Name, id: SessionId) -> Result<Came, Error> {
+        let (_, control) = self.control(role).await?;
+        let Some(request) = control.request.filter(|request| request.id == id) else {
+            return Ok(Came::Nothing);
+        };
+        match (request.answer, request.to) {
+            (Answer::NoTarget, _) => Ok(Came::NoTarget),
+            (Answer::Accepted, _) => Ok(Came::Winding),
+            (_, Some(to)) => Ok(self.gone(epoch, &to).await?.map_or(Came::Nothing, Came::Gone)),
+            (_, None) => Ok(Came::Nothing),
+        }
+    }
+
+    async fn node(&self, epoch: Epoch, name: &Name) -> Result<Option<Node>, Error> {
+        let found = self.read_one(Key::Named(epoch, Kind::Node, name.clone())).await?;
+        Ok(found.and_then(|entry| entry.value.parse().ok()))
+    }
+
+    /// How the session of a node ended, if it did.
+    async fn gone(&self, epoch: Epoch, name: &Name) -> Result<Option<NodeState>, Error> {
+        let Some(node) = self.node(epoch, name).await? else { return Ok(Some(NodeState::Closed)) };
+        let found = self.read_one(Key::Session(epoch, node.session)).await?;
+        let session = found.and_then(|entry| entry.value.parse::<Session>().ok());
+        Ok(match session.map(|session| session.state) {
+            Some(SessionState::Live) => None,
+            Some(SessionState::Closed) => Some(NodeState::Closed),
+            Some(SessionState::Expelled) | None => Some(NodeState::Expelled),
+        })
     }
 
     /// Clears our own request away, whatever became of it.
@@ -232,7 +272,7 @@ impl Operator {
         }
     }
 
-    async fn epoch_of(&self, name: &Name) -> Result<tenure_core::Epoch, Error> {
+    async fn epoch_of(&self, name: &Name) -> Result<Epoch, Error> {
         let missing = || Error::NoSuchRole { role: name.clone(), namespace: self.namespace.clone() };
         super::epoch(&self.store, &self.namespace).await?.ok_or_else(missing)
     }
@@ -240,3 +280,13 @@ impl Operator {
 
 /// Others may change the same register; so often we try on top of it.
 const TRIES: usize = 20;
+
+/// Why a node that is not live cannot lead.
+fn not_there(state: NodeState) -> String {
+    match state {
+        NodeState::Closed => "it has stopped (closed)",
+        NodeState::Expelled => "it is dead (expelled)",
+        NodeState::Silent | NodeState::Live => "it has not beaten for a ttl (silent)",
+    }
+    .to_owned()
+}

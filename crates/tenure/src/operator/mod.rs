@@ -4,19 +4,23 @@
 //! where leaders look.
 
 mod ask;
+mod past;
+mod pulse;
+mod registers;
 mod snapshot;
+mod watch;
 
 pub use snapshot::{NodeReport, NodeState, RoleReport, RoleState, Snapshot};
+pub use tenure_core::record::Order;
+pub use watch::{Change, Watch};
 
-use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
 
 use futures_util::StreamExt;
 use futures_util::stream::BoxStream;
-use tenure_core::record::{Cluster, Order};
-use tenure_core::{Epoch, Key, Kind, Query, Version, Wall};
+use tenure_core::record::Cluster;
+use tenure_core::{Epoch, Key, Query, Version, Wall};
 
-use crate::history::History;
 use crate::store::{Entry, SharedStore, Signal, StoreError, Value};
 use crate::{Error, Name};
 
@@ -49,23 +53,6 @@ impl Operator {
     /// Everything, as it is now.
     pub async fn snapshot(&self) -> Result<Snapshot, Error> {
         Snapshot::take(&self.store, &self.namespace).await
-    }
-
-    /// Past tenures, of one role or of all.
-    pub async fn history(&self, role: Option<&Name>) -> Result<BTreeMap<Name, History>, Error> {
-        let Some(epoch) = epoch(&self.store, &self.namespace).await? else { return Ok(BTreeMap::new()) };
-        let query = match role {
-            Some(role) => {
-                Query { keys: vec![Key::Named(epoch, Kind::History, role.clone())], kinds: Vec::new() }
-            }
-            None => Query { keys: Vec::new(), kinds: vec![(epoch, Kind::History)] },
-        };
-        let found = self.store.read(&self.namespace, &query).await?;
-        let book = |entry: Entry| match entry.key {
-            Key::Named(_, _, role) => Some((role, entry.value.parse().unwrap_or_default())),
-            _ => None,
-        };
-        Ok(found.into_iter().filter_map(book).collect())
     }
 
     /// Comes whenever something may have changed, and at least this often.

@@ -1,0 +1,9 @@
+//! The operator verbs, as people and scripts use them: the real binary, on a real file, with real nodes that are killed
+//! and frozen.
+
+mod asking;
+mod doctor;
+mod kit;
+mod looking;
+mod typing;
+mod watching;

@@ -1,0 +1,169 @@
+//! `watch`.
+
+use std::io::{BufRead, BufReader, Lines};
+use std::process::{Child, ChildStdout, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+
+use crate::kit::{Place, assert_stamp, keys};
+
+/// `tenure watch` under way.
+struct Watching {
+    child: Child,
+    lines: Lines<BufReader<ChildStdout>>,
+}
+
+impl Watching {
+    fn begin(place: &Place, args: &[&str]) -> Self {
+        let mut command = place.command(&[&["watch"], args].concat());
+        let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
+        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        Self { child, lines }
+    }
+
+    fn line(&mut self) -> String {
+        self.lines.next().expect("it goes on").unwrap()
+    }
+
+    /// Reads events until one is of that kind.
+    fn event(&mut self, kind: &str) -> Value {
+        loop {
+            let event: Value = serde_json::from_str(&self.line()).unwrap();
+            assert_stamp(&event["at"]);
+            if event["event"] == kind {
+                return event;
+            }
+        }
+    }
+
+    /// Pauses and resumes a role until the watch has told of it: from then on it misses nothing.
+    fn settle(&mut self, place: &Place, role: &str) {
+        let told = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !told.load(Ordering::Relaxed) {
+                    place.run(&["pause", role]);
+                    place.run(&["resume", role]);
+                }
+            });
+            self.event("paused");
+            told.store(true, Ordering::Relaxed);
+        });
+        let begun = std::time::Instant::now();
+        let token = place.role(role)["token"].clone();
+        while self.event("leader-changed")["token"] != token {
+            assert!(begun.elapsed() < crate::kit::PATIENCE);
+        }
+    }
+
+    fn ended(mut self) -> Option<i32> {
+        self.child.wait().unwrap().code()
+    }
+}
+
+impl Drop for Watching {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+fn every_change_is_a_line_of_json() {
+    let place = Place::new();
+    let [a, b] = place.led("scheduler");
+    let mut watch = Watching::begin(&place, &["--format", "json"]);
+    watch.settle(&place, "scheduler");
+    assert_eq!(place.run(&["transfer", "scheduler", "--to", "a"]).code, Some(0));
+    a.kill();
+    let expelled = watch.event("node-expelled");
+    assert_eq!(keys(&expelled), ["at", "event", "node", "session"]);
+    assert_eq!(expelled["node"], "a");
+    place.until("scheduler", |role| role["leader"] == "b");
+    assert_eq!(place.run(&["pause", "scheduler", "--why", "a test"]).code, Some(0));
+    let paused = watch.event("paused");
+    assert_eq!(keys(&paused), ["at", "by", "event", "role", "why"]);
+    assert_eq!(paused["why"], "a test");
+    let vacant = watch.event("vacant");
+    assert_eq!(keys(&vacant), ["at", "event", "former", "reason", "role", "token"]);
+    assert_eq!((&vacant["former"], &vacant["reason"]), (&Value::from("b"), &Value::from("paused")));
+    assert_eq!(place.run(&["resume", "scheduler"]).code, Some(0));
+    assert_eq!(watch.event("resumed")["role"], "scheduler");
+    let led = watch.event("leader-changed");
+    assert_eq!(keys(&led), ["at", "event", "former", "leader", "reason", "role", "token"]);
+    b.stop();
+    assert_eq!(watch.event("node-left")["node"], "b");
+    let _c = place.node("c", &[]);
+    assert_eq!(watch.event("node-joined")["node"], "c");
+}
+
+#[test]
+fn a_frozen_leader_is_told_and_told_again_when_it_is_back() {
+    let place = Place::new();
+    let a = place.actor("a", &["scheduler"], &[("ttl", "600")]);
+    place.until("scheduler", |role| role["leader"] == "a");
+    let mut watch = Watching::begin(&place, &["--format", "json", "scheduler"]);
+    watch.settle(&place, "scheduler");
+    place.freeze(&a);
+    assert_eq!(watch.event("leader-silent")["leader"], "a");
+    a.signal(Signal::CONT);
+    // Frozen for longer than its lease it leads anew, under a session and a token of its own.
+    assert_eq!(watch.event("leader-changed")["leader"], "a");
+}
+
+#[test]
+fn a_leader_that_dies_alone_is_lost_only_when_somebody_says_so() {
+    let place = Place::new();
+    let [a, b] = place.led("scheduler");
+    let _c = place.node("c", &["other"]);
+    place.until("other", |role| role["leader"] == "c");
+    b.stop();
+    let mut watch = Watching::begin(&place, &["--format", "json", "scheduler"]);
+    watch.settle(&place, "scheduler");
+    a.kill();
+    let lost = watch.event("leader-lost");
+    assert_eq!(keys(&lost), ["at", "event", "former", "reason", "role", "token"]);
+    assert_eq!((&lost["former"], &lost["reason"]), (&Value::from("a"), &Value::from("expelled")));
+}
+
+#[test]
+fn it_stops_after_so_many_lines() {
+    let place = Place::new();
+    let _nodes = place.led("scheduler");
+    let mut watch = Watching::begin(&place, &["--count", "2"]);
+    std::thread::scope(|scope| {
+        let ended = scope.spawn(move || {
+            let lines = [watch.line(), watch.line()];
+            (lines, watch.lines.next().is_none(), watch.ended())
+        });
+        while !ended.is_finished() {
+            place.run(&["step-down", "scheduler"]);
+        }
+        let (lines, silent, code) = ended.join().unwrap();
+        assert!(silent && code == Some(0));
+        assert!(lines.iter().all(|line| line.contains("scheduler  ") && line.contains("token")), "{lines:?}");
+        assert!(lines.iter().all(|line| !line.contains('\u{1b}')), "{lines:?}");
+    });
+}
+
+#[test]
+fn it_ends_cleanly_when_interrupted_or_when_nobody_reads() {
+    let place = Place::new();
+    let _nodes = place.led("scheduler");
+    let mut watch = Watching::begin(&place, &["--format", "json"]);
+    watch.settle(&place, "scheduler");
+    let pid = Pid::from_raw(i32::try_from(watch.child.id()).unwrap()).unwrap();
+    kill_process(pid, Signal::INT).unwrap();
+    assert_eq!(watch.ended(), Some(0));
+
+    let mut command = place.command(&["watch"]);
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    drop(child.stdout.take());
+    while child.try_wait().unwrap().is_none() {
+        place.run(&["step-down", "scheduler"]);
+    }
+    let output = child.wait_with_output().unwrap();
+    assert_eq!((output.status.code(), output.stderr.len()), (Some(0), 0));
+}
