@@ -42,9 +42,9 @@ pub async fn main(common: &Common, args: &BenchArgs) -> Result<Exit, Exit> {
     measure::mass_takeover(&bench, &mut figures).await?;
     measure::crash(&bench, &mut figures).await?;
     if common.is_json() {
-        crate::output::json(&figures);
+        crate::output::json(&figures)?;
     } else {
-        anstream::print!("{figures}");
+        crate::output::print(figures.to_string().trim_end())?;
     }
     Ok(Exit::Done)
 }

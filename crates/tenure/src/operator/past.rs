@@ -127,6 +127,7 @@ mod tests {
             node: Name::new("a").unwrap(),
             beat: 1,
             freed: 0,
+            freed_lately: Vec::new(),
             ttl: Duration::from_secs(1),
             takeover: Takeover::Strict,
             grace: Duration::from_secs(1),
