@@ -380,4 +380,6 @@ pub enum Cause {
     SessionOver,
     /// The role was paused meanwhile.
     Paused,
+    /// The store was seen to forget meanwhile.
+    Forgotten,
 }

@@ -50,6 +50,12 @@ impl Engine {
         self.config.timing.watch(self.cluster.max_ttl.max(self.config.timing.ttl))
     }
 
+    /// What the store holds may not be all that was acknowledged: nothing that it says now is a reason to lead.
+    pub(super) fn store_forgot(&self) -> bool {
+        (self.cluster.absent || self.now.time < self.cluster.quarantined_until)
+            && !self.mutated(Mutant::QuarantineSkipped)
+    }
+
     /// The register allows sessions of our ttl.
     pub(super) fn cluster_ready(&self) -> bool {
         self.cluster.known.as_ref().is_some_and(|known| known.record.max_ttl >= self.config.timing.ttl)

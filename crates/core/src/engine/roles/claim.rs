@@ -9,7 +9,6 @@ use crate::engine::{BATCH, BATCHES_AWAITED, Class, Cx, Engine, Run};
 use crate::io::Cause;
 use crate::record::{Holder, Reason, Record, Role as RoleRecord};
 use crate::{Event, Kind, Mutant, Name, OpId, Outcome, SessionId, Time, Token, Version, Write};
-use std::time::Duration;
 
 impl Engine {
     pub(in crate::engine) fn drive_roles(&mut self, cx: &mut Cx<'_>) {
@@ -84,8 +83,8 @@ impl Engine {
         let Some(role) = self.roles.get(name) else { return };
         let free = match (self.claimable(role), role.free) {
             (false, _) => None,
-            (true, Some(free)) => Some(free),
-            (true, None) => Some((self.now.time, self.turn(name, role, role.highest.0))),
+            (true, Some(since)) => Some(since),
+            (true, None) => Some(self.now.time),
         };
         if let Some(role) = self.roles.get_mut(name) {
             role.free = free;
@@ -138,12 +137,13 @@ impl Engine {
             // What is ours by mistake is given back.
             return if self.is_stray(role) { Desire::Resign } else { Desire::Nothing };
         }
-        let earliest = self.earliest_claim(role);
+        let earliest = self.earliest_claim(name, role);
         if self.now.time >= earliest { Desire::Claim } else { Desire::Wait(earliest) }
     }
 
-    pub(in crate::engine) fn earliest_claim(&self, role: &Role) -> Time {
-        let (since, turn) = role.free.unwrap_or((self.now.time, Duration::ZERO));
+    pub(in crate::engine) fn earliest_claim(&self, name: &Name, role: &Role) -> Time {
+        // Weighed anew each time: who else stands, and lives, may have become known since.
+        let (since, turn) = (role.free.unwrap_or(self.now.time), self.turn(name, role, role.highest.0));
         let mut earliest = since.after(turn).max(role.not_before).max(self.cluster.quarantined_until);
         if self.config.class == Class::C && !self.mutated(Mutant::QuarantineSkipped) {
             earliest = earliest.max(role.watched_since.after(self.longest_watch()));
@@ -316,11 +316,19 @@ impl Engine {
         if self.session_usable().is_none() {
             return;
         }
-        if self.barred(name, role) && !self.mutated(Mutant::PauseNotReread) {
-            self.begin_resigning(name, version, Reason::Paused, None);
-            cx.event(Event::ElectionFailed { role: name.clone(), cause: Cause::Paused });
-            return self.consider(name, cx);
-        }
+        let barred = self.barred(name, role) && !self.mutated(Mutant::PauseNotReread);
+        // A store that has just been seen to forget may have let us claim what somebody still leads.
+        let (reason, cause) = match () {
+            () if self.store_forgot() => (Reason::Forgotten, Cause::Forgotten),
+            () if barred => (Reason::Paused, Cause::Paused),
+            () => return self.begin_tenure(name, token, version, cx),
+        };
+        self.begin_resigning(name, version, reason, None);
+        cx.event(Event::ElectionFailed { role: name.clone(), cause });
+        self.consider(name, cx);
+    }
+
+    fn begin_tenure(&mut self, name: &Name, token: Token, version: Version, cx: &mut Cx<'_>) {
         let since = self.now.time;
         if let Some(role) = self.roles.get_mut(name) {
             role.stage = Stage::Leading { token, version, since };

@@ -14,7 +14,6 @@ mod tell;
 use crate::io::{Standing, State};
 use crate::record::{Holder, Reason, Role as RoleRecord};
 use crate::{Name, OpId, SessionId, Time, Token, Version};
-use std::time::Duration;
 
 /// One role that this node stands for or watches.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -32,13 +31,13 @@ pub(in crate::engine) struct Role {
     /// The highest token ever seen.
     highest: Token,
     watched_since: Time,
-    /// Since when it may be claimed, and how long we leave it to others.
-    free: Option<(Time, Duration)>,
+    /// Since when it may be claimed.
+    free: Option<Time>,
     /// Standing back after a failure.
     not_before: Time,
     /// When it is considered again.
     due: Option<Time>,
-    /// A claim of this session went unanswered: it may be applied yet.
+    /// The register may be in our session's name without our knowing: a claim went unanswered, or a tenure was not found.
     maybe_stray: bool,
     /// How often in a row a look did not show our tenure.
     doubts: u8,

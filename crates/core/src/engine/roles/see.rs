@@ -80,6 +80,8 @@ impl Engine {
         if ours || (role.doubts < 2 && !superseded) {
             return;
         }
+        // The reads may have been stale, and the register may be in our name after all: remembered until the session ends.
+        role.maybe_stray = true;
         self.lose(name, Reason::Forgotten, cx);
         self.learn(name, view, cx);
         self.consider(name, cx);
