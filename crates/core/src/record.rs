@@ -81,6 +81,9 @@ pub struct Session {
     /// The roles given up last, the latest last; at most [`RECENTLY`].
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub freed_lately: Vec<Name>,
+    /// Counts the writes of the node's own register: a change means "read it again", hint or no hint.
+    #[serde(default)]
+    pub card: u64,
     /// How long a version of this record counts.
     #[serde(with = "millis")]
     pub ttl: Duration,

@@ -113,7 +113,10 @@ impl Engine {
             return;
         };
         match outcome {
-            Outcome::Applied => self.name_is(Seen::Found(version, record)),
+            Outcome::Applied => {
+                self.count_card();
+                self.name_is(Seen::Found(version, record));
+            }
             Outcome::Conflict(found) => {
                 self.card.outdated = true;
                 self.saw_card(found.as_ref());

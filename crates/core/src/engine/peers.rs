@@ -23,6 +23,8 @@ pub(super) struct Peer {
     attended: bool,
     /// How many roles it had given up when it was last read.
     freed: Option<u64>,
+    /// How often it had written its name's register when it was last read.
+    card: Option<u64>,
 }
 
 /// What was last seen of it.
@@ -193,7 +195,7 @@ impl Engine {
         }
         self.attend(id, cx);
         self.follow_freed(id, record);
-        self.check_name_of(id, &record.node);
+        self.follow_card(id, record);
     }
 
     /// Asks its witness to tell when it is gone.
@@ -233,9 +235,11 @@ impl Engine {
         }
     }
 
-    fn check_name_of(&mut self, id: SessionId, node: &Name) {
-        if self.nodes.get(node).is_none_or(|view| view.session() != id) {
-            self.look.again(self.named(Kind::Node, node));
+    /// What a node says of itself is read again when it has changed.
+    fn follow_card(&mut self, id: SessionId, record: &SessionRecord) {
+        let Some(peer) = self.peers.get_mut(&id) else { return };
+        if peer.card.replace(record.card) != Some(record.card) {
+            self.look.again(self.named(Kind::Node, &record.node));
         }
     }
 
@@ -369,6 +373,7 @@ impl Engine {
             beat: 0,
             freed: 0,
             freed_lately: Vec::new(),
+            card: 0,
             ttl: timing.ttl,
             takeover: Takeover::Strict,
             grace: timing.grace,

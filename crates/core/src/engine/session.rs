@@ -104,6 +104,13 @@ impl Engine {
         }
     }
 
+    /// Counts a write of our name's register, so that followers read it again even if the hint is lost.
+    pub(super) fn count_card(&mut self) {
+        if let Session::Open(open) = &mut self.session {
+            open.own.record.card += 1;
+        }
+    }
+
     /// Counts a role given up, so that followers look again even if the hint is lost.
     pub(super) fn count_freed(&mut self, role: &Name) {
         if let Session::Open(open) = &mut self.session {
@@ -213,6 +220,7 @@ impl Engine {
             beat: 1,
             freed: 0,
             freed_lately: Vec::new(),
+            card: 0,
             ttl: timing.ttl,
             takeover: timing.takeover,
             grace: timing.grace,

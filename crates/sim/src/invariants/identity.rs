@@ -29,7 +29,8 @@ impl Identity {
     pub(super) fn sent(&mut self, scene: &Scene, sent: Sent<'_>) -> Verdict {
         for write in sent.writes.iter().filter(|write| Act::of(write) == Act::Open) {
             let Key::Session(epoch, id) = &write.key else { continue };
-            if !self.opened.insert(*id) {
+            // A twin may have been made just before the opening; then the compare-and-set tells them apart.
+            if !self.opened.insert(*id) && scene.processes[sent.pid].twin.is_none() {
                 return Err(format!("{id:?} is opened a second time"));
             }
             let Some(before) = *self.used.get(sent.pid) else { continue };

@@ -128,6 +128,7 @@ mod tests {
             beat: 1,
             freed: 0,
             freed_lately: Vec::new(),
+            card: 1,
             ttl: Duration::from_secs(1),
             takeover: Takeover::Strict,
             grace: Duration::from_secs(1),
