@@ -51,6 +51,15 @@ impl Bounded {
         }
     }
 
+    /// An opening that is abandoned is nobody's: whoever finds it treats it like anybody's session.
+    pub(super) fn abandoned(&mut self, pid: Pid, outputs: &[Output]) {
+        for output in outputs {
+            if let Output::Release { session } = output {
+                self.0.get(pid).retain(|key, _| !matches!(key, Key::Session(_, id) if id == session));
+            }
+        }
+    }
+
     pub(super) fn answered(&self, scene: &Scene, outputs: &[Output]) -> Verdict {
         let most = 64 + 16 * (scene.settings.roles.len() + scene.settings.nodes.len());
         if outputs.len() <= most {

@@ -140,6 +140,7 @@ impl Invariants {
 
     /// What a process answered, before it is carried out.
     pub fn answered(&mut self, scene: &Scene, pid: Pid, outputs: &[Output]) {
+        self.bounded.abandoned(pid, outputs);
         let verdict = self.bounded.answered(scene, outputs);
         self.note("outputs are bounded", verdict);
         for output in outputs {
