@@ -1,1 +1,3 @@
+//! The proofs of Tenure: simulator, exhaustive model, mutants. Never published.
 
+pub mod model;

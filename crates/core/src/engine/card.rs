@@ -162,3 +162,7 @@ impl Engine {
         self.card.joined = self.now.wall;
     }
 }
+
+#[cfg(feature = "canon")]
+#[path = "canon/card.rs"]
+mod canon;

@@ -315,3 +315,7 @@ fn listed_sessions(found: &BTreeMap<Key, Entry>) -> BTreeSet<SessionId> {
     let id = |key: &Key| if let Key::Session(_, id) = key { Some(*id) } else { None };
     found.keys().filter_map(id).collect()
 }
+
+#[cfg(feature = "canon")]
+#[path = "canon/look.rs"]
+mod canon;

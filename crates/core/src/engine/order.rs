@@ -13,7 +13,7 @@ use super::peers::NodeView;
 use super::roles::Role;
 
 /// All ranks together wait no longer than this.
-const SPREAD: Duration = Duration::from_millis(50);
+pub(super) const SPREAD: Duration = Duration::from_millis(50);
 /// One rank waits this much longer than the one before.
 const STEP: Duration = Duration::from_millis(10);
 
@@ -73,7 +73,7 @@ fn place(role: &Name, node: &Name, priority: i32, record: Option<&RoleRecord>) -
 }
 
 /// A stable hash of (role, node), the same in every version: it spreads roles over nodes with nobody in charge.
-fn mix(role: u64, node: &Name) -> u64 {
+pub(super) fn mix(role: u64, node: &Name) -> u64 {
     let mut h = hash(node.as_str().as_bytes(), role ^ OFFSET);
     // FNV leaves similar names close together; this spreads them over all bits.
     h = (h ^ (h >> 33)).wrapping_mul(0xff51_afd7_ed55_8ccd);

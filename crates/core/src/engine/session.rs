@@ -517,3 +517,7 @@ impl Own {
         }
     }
 }
+
+#[cfg(feature = "canon")]
+#[path = "canon/session.rs"]
+mod canon;
