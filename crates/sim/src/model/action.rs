@@ -16,6 +16,8 @@ use super::world::{Link, Node, Operation, Wire, World, entry, is_over};
 pub enum Action {
     /// Time goes on by one tick.
     Tick,
+    /// The same, and then every node that has something to do wakes, in this order.
+    Round(Vec<usize>),
     /// A node does what is due.
     Wake(usize),
     /// The request under way is applied; its answer arrives at once, or is under way then.
@@ -58,6 +60,10 @@ impl fmt::Display for Action {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Tick => write!(f, "one tick passes"),
+            Self::Round(order) => {
+                write!(f, "one tick passes, and then wake")?;
+                order.iter().try_for_each(|n| write!(f, " {}", Setup::node(*n)))
+            }
             Self::Wake(n) => write!(f, "{} wakes", Setup::node(*n)),
             Self::Apply(w, true) => write!(f, "the delayed request {w} is applied and answered"),
             Self::Apply(w, false) => write!(f, "the delayed request {w} is applied; its answer is delayed"),
@@ -87,14 +93,18 @@ impl fmt::Display for Action {
 pub fn enabled(setup: &Setup, world: &World) -> Vec<Action> {
     let mut actions = Vec::new();
     if !world.nodes.iter().any(Node::is_due) {
-        actions.push(Action::Tick);
+        if setup.fine {
+            actions.push(Action::Tick);
+        } else {
+            actions.extend(orders(world.nodes.len()).into_iter().map(Action::Round));
+        }
     }
     for (n, node) in world.nodes.iter().enumerate() {
         node_actions(setup, world, n, node, &mut actions);
     }
     // A link matters when its node acts: that it changes at the beginning of a tick is enough.
-    if setup.cuts && world.nodes.iter().all(|node| node.is_due() || !node.is_up()) {
-        let cuts = (0..world.nodes.len()).flat_map(|n| [Some((n, Link::Mute)), Some((n, Link::Deaf))]);
+    if !setup.cuts.is_empty() && (!setup.fine || world.nodes.iter().all(|node| node.is_due() || !node.is_up())) {
+        let cuts = setup.victims.iter().flat_map(|n| setup.cuts.iter().map(|link| Some((*n, *link))));
         actions.extend(cuts.chain([None]).filter(|link| *link != world.link).map(Action::Link));
     }
     for (w, wire) in world.wires.iter().enumerate() {
@@ -115,17 +125,36 @@ pub fn enabled(setup: &Setup, world: &World) -> Vec<Action> {
     actions
 }
 
+/// Every order of so many nodes.
+fn orders(nodes: usize) -> Vec<Vec<usize>> {
+    let mut orders = vec![Vec::new()];
+    for node in 0..nodes {
+        orders = orders
+            .into_iter()
+            .flat_map(|order: Vec<usize>| {
+                (0..=order.len()).map(move |at| {
+                    let mut longer = order.clone();
+                    longer.insert(at, node);
+                    longer
+                })
+            })
+            .collect();
+    }
+    orders
+}
+
 fn node_actions(setup: &Setup, world: &World, n: usize, node: &Node, actions: &mut Vec<Action>) {
+    let victim = setup.victims.contains(&n);
     let stopped = node.engine.as_ref().is_some_and(|engine| engine.is_stopped());
     let candidates = [
         (node.is_due(), Action::Wake(n)),
         (setup.release && node.is_up() && node.leads(&Setup::role()).is_some(), Action::Release(n)),
         (node.is_up() && node.works.iter().any(|work| work.stopping), Action::WorkStops(n)),
-        (setup.pause && node.is_up() && !world.nodes.iter().any(|node| node.frozen), Action::Freeze(n)),
+        (setup.pause && victim && node.is_up() && !world.nodes.iter().any(|node| node.frozen), Action::Freeze(n)),
         (node.frozen, Action::Thaw(n)),
-        (world.crashes > 0 && node.engine.is_some() && !node.fresh, Action::Crash(n)),
+        (world.crashes > 0 && victim && node.engine.is_some() && !node.fresh, Action::Crash(n)),
         (node.engine.is_none(), Action::Restart(n)),
-        (world.stops > 0 && node.is_up() && !node.fresh && !stopped, Action::Stop(n)),
+        (world.stops > 0 && victim && node.is_up() && !node.fresh && !stopped, Action::Stop(n)),
         (node.is_up() && stopped, Action::Start(n)),
     ];
     actions.extend(candidates.into_iter().filter(|(possible, _)| *possible).map(|(_, action)| action));
@@ -176,7 +205,11 @@ pub fn begin<'a>(setup: &'a Setup, world: &World, action: &Action, calm: bool, v
     let role = Setup::role();
     match *action {
         Action::Tick => run.world.tick(setup),
-        Action::Wake(n) => return wake(setup, run, n),
+        Action::Round(ref order) => {
+            run.world.tick(setup);
+            return order.iter().fold(run, |run, n| run.then(Todo::Wake(*n)));
+        }
+        Action::Wake(n) => return run.then(Todo::Wake(n)),
         Action::Release(n) => {
             let token = run.world.nodes[n].leads(&role).unwrap_or_default();
             return run.then(Todo::Step(n, Input::Release { role, token, reason: Reason::Resigned }));
@@ -207,19 +240,6 @@ pub fn begin<'a>(setup: &'a Setup, world: &World, action: &Action, calm: bool, v
         }
     }
     run
-}
-
-fn wake<'a>(setup: &Setup, mut run: Run<'a>, n: usize) -> Run<'a> {
-    let role = Setup::role();
-    let node = &mut run.world.nodes[n];
-    if std::mem::take(&mut node.fresh) {
-        let stand = Input::Stand { role, standing: setup.standing() };
-        return run.then(Todo::Step(n, Input::Start)).then(Todo::Step(n, stand));
-    }
-    for token in std::mem::take(&mut node.killed) {
-        run = run.then(Todo::Step(n, Input::Stopped { role: role.clone(), token }));
-    }
-    run.then(Todo::Step(n, Input::Wake))
 }
 
 fn crash(setup: &Setup, world: &mut World, n: usize) {

@@ -9,13 +9,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tenure_core::engine::canon::{Visitor, visit_entry, visit_query, visit_reply, visit_write};
-use tenure_core::{Key, OpId, Record, SessionId, Time, Token, Version};
+use tenure_core::{Key, OpId, Record, Reply, SessionId, Time, Token, Version, Write};
 
 use super::setup::Setup;
 use super::world::{BASE, Node, Operation, Wire, World, is_over};
 
 /// Brings a world into its canonical form, in which it behaves as before.
 pub fn canonise(setup: &Setup, world: &mut World) {
+    if setup.prune {
+        prune(world);
+    }
     let mut gathered = Gather { ops: vec![Vec::new(); world.nodes.len()], ..Gather::default() };
     visit_world(setup, world, &mut gathered);
     gathered.sort();
@@ -35,7 +38,48 @@ pub fn canonise(setup: &Setup, world: &mut World) {
     let used = gathered.sessions.len().max(rewrite.versions.len()).max(rewrite.requests.len());
     world.nonce = used as u128;
     for _ in 0..=used {
-        World::draw(&mut world.nonce, &setup.names());
+        World::draw(&mut world.nonce, setup.names());
+    }
+}
+
+/// Takes away messages that can change nothing any more: reads that nobody waits for, and writes that nobody waits
+/// for and that expect a version which is not there and never will be. (An engine that acts on a late answer to a
+/// read, or does more about a late conflict than look again, would be missed by this; one world goes without.)
+fn prune(world: &mut World) {
+    let awaited = |node: usize, op: OpId| {
+        world.nodes[node].engine.as_ref().is_some_and(|engine| {
+            engine.awaited_until(op).is_some_and(|until| until > world.nodes[node].clock)
+        })
+    };
+    let coming: Vec<Version> = world.wires.iter().flat_map(puts).collect();
+    let possible = |write: &Write| match write.expect {
+        None => !world.registers.contains_key(&write.key) || matches!(write.key, Key::Session(..)),
+        Some(expect) => {
+            coming.contains(&expect) || world.registers.get(&write.key).is_some_and(|(found, _)| *found == expect)
+        }
+    };
+    let keep: Vec<bool> = world
+        .wires
+        .iter()
+        .map(|wire| match wire {
+            Wire::Request { from, op, what } => {
+                op.is_some_and(|op| awaited(*from, op))
+                    || matches!(what, Operation::Write(writes) if writes.iter().any(possible))
+            }
+            Wire::Reply { to, op, reply } => awaited(*to, *op) || matches!(reply, Reply::Written(_)),
+            Wire::Hint { .. } => true,
+        })
+        .collect();
+    let mut keep = keep.into_iter();
+    world.wires.retain(|_| keep.next() == Some(true));
+}
+
+fn puts(wire: &Wire) -> Vec<Version> {
+    match wire {
+        Wire::Request { what: Operation::Write(writes), .. } => {
+            writes.iter().filter_map(|write| Some(write.put.as_ref()?.0)).collect()
+        }
+        _ => Vec::new(),
     }
 }
 
@@ -60,7 +104,7 @@ fn visit_world<V: WorldVisitor>(setup: &Setup, world: &mut World, v: &mut V) {
         }
     }
     visit_wires(world, v);
-    let memory = World::memory(setup);
+    let memory = setup.memory();
     for (index, node) in world.nodes.iter_mut().enumerate() {
         v.enter(index, node.clock);
         visit_node(node, memory, v);
@@ -248,8 +292,8 @@ const TURN: Duration = Duration::from_millis(10);
 
 impl<'a> Rewrite<'a> {
     fn new(setup: &Setup, gathered: &'a Gather) -> Self {
-        let (mut nonce, names) = (0, setup.names());
-        let ids = gathered.sessions.iter().map(|_| World::draw(&mut nonce, &names)).collect();
+        let mut nonce = 0;
+        let ids = gathered.sessions.iter().map(|_| World::draw(&mut nonce, setup.names())).collect();
         let (versions, requests) = (HashMap::new(), HashMap::new());
         Self { gathered, ids, versions, requests, sweep: setup.sweep, node: 0, clock: BASE }
     }

@@ -12,7 +12,7 @@ use tenure_core::{
 };
 
 use super::properties::{self, Applied, Stepped};
-use super::setup::Setup;
+use super::setup::{Late, Setup};
 use super::world::{Link, Operation, Wire, Work, World, entry};
 
 /// One outcome of an action.
@@ -33,6 +33,8 @@ pub struct Run<'a> {
 /// What is still to be done.
 #[derive(Debug, Clone)]
 pub enum Todo {
+    /// A node does what is due, if anything is, once all that came before is done with.
+    Wake(usize),
     /// Feed an engine.
     Step(usize, Input),
     /// A request leaves a node.
@@ -99,6 +101,7 @@ impl<'a> Run<'a> {
 
     fn perform(&mut self, todo: Todo, forks: &mut Vec<Self>) {
         match todo {
+            Todo::Wake(node) => self.wake(node),
             Todo::Step(node, input) => self.step(node, input),
             Todo::Send(node, op, what) => self.send(node, op, what, forks),
             Todo::Apply(asker, writer, what, way) => self.apply(asker, writer, what, way),
@@ -107,16 +110,39 @@ impl<'a> Run<'a> {
         }
     }
 
+    fn wake(&mut self, n: usize) {
+        if self.todo.iter().any(|todo| !matches!(todo, Todo::Wake(_))) {
+            // Later wakes stay behind this one.
+            let rest: Vec<Todo> = self.todo.drain(..).collect();
+            let (wakes, others): (Vec<_>, Vec<_>) = rest.into_iter().partition(|t| matches!(t, Todo::Wake(_)));
+            self.todo.extend(others.into_iter().chain([Todo::Wake(n)]).chain(wakes));
+            return;
+        }
+        let node = &mut self.world.nodes[n];
+        if !node.is_due() {
+            return;
+        }
+        let mut inputs = vec![Input::Wake];
+        let role = Setup::role();
+        if std::mem::take(&mut node.fresh) {
+            inputs = vec![Input::Start, Input::Stand { role, standing: self.setup.standing() }];
+        } else {
+            let killed = std::mem::take(&mut node.killed);
+            inputs.splice(0..0, killed.into_iter().map(|token| Input::Stopped { role: role.clone(), token }));
+        }
+        inputs.into_iter().rev().for_each(|input| self.todo.push_front(Todo::Step(n, input)));
+    }
+
     fn fork(&self, forks: &mut Vec<Self>, change: impl FnOnce(&mut Self)) {
         let mut fork = self.clone();
         change(&mut fork);
         forks.push(fork);
     }
 
-    fn has_room(&self) -> bool {
+    fn has_room(&self, node: usize, late: Late) -> bool {
         let reserved = |todo: &&Todo| matches!(todo, Todo::Apply(_, _, _, Way::Later));
         let taken = self.world.wires.len() + self.todo.iter().filter(reserved).count();
-        !self.calm && taken < self.setup.wires
+        !self.calm && self.setup.victims.contains(&node) && self.setup.late.contains(&late) && taken < self.setup.wires
     }
 
     fn step(&mut self, index: usize, input: Input) {
@@ -128,7 +154,7 @@ impl<'a> Run<'a> {
         let nonce = &mut self.world.nonce;
         let shown = self.notes.is_some().then(|| format!("{input:?}"));
         let outputs =
-            Arc::make_mut(engine).step(now, input.clone(), &mut || World::draw(nonce, &names));
+            Arc::make_mut(engine).step(now, input.clone(), &mut || World::draw(nonce, names));
         if let Some(shown) = shown {
             self.note(|| format!("{} gets {shown}", Setup::node(index)));
         }
@@ -186,7 +212,7 @@ impl<'a> Run<'a> {
         if link == Some(Link::Mute) {
             return self.note(|| format!("{} sends {}: LOST", Setup::node(node), describe(&what)));
         }
-        if self.has_room() {
+        if self.has_room(node, kind(&what)) {
             self.fork_send(node, op, &what, forks);
         }
         self.note(|| format!("{} sends {}", Setup::node(node), describe(&what)));
@@ -264,7 +290,7 @@ impl<'a> Run<'a> {
         if !self.calm {
             self.fork(forks, |run| run.note(|| format!("a hint to {} is LOST", Setup::node(node))));
         }
-        if self.has_room() {
+        if self.has_room(node, Late::Hints) {
             self.fork(forks, |run| {
                 run.note(|| format!("a hint to {} is DELAYED", Setup::node(node)));
                 run.world.wires.push(Wire::Hint { to: node, entry: entry.clone() });
@@ -299,6 +325,21 @@ impl<'a> Run<'a> {
             sessions.extend(gone.filter_map(|node| node.lost));
         }
         sessions
+    }
+}
+
+/// What may be said of an operation when it is late.
+fn kind(what: &Operation) -> Late {
+    let Operation::Write(writes) = what else { return Late::Reads };
+    match writes.first().map(|write| (&write.put, write.expect)) {
+        Some((Some((_, Record::Session(session))), expect)) => match session.state {
+            SessionState::Live if expect.is_none() => Late::Openings,
+            SessionState::Live => Late::Beats,
+            SessionState::Closed => Late::Closings,
+            SessionState::Expelled => Late::Expulsions,
+        },
+        Some((Some((_, Record::Role(_))), _)) => Late::Roles,
+        _ => Late::Names,
     }
 }
 

@@ -134,30 +134,10 @@ impl Search<'_> {
     }
 
     fn meet(&mut self, world: World, origin: Origin, depth: u32) {
-        if std::env::var("DBG").is_ok() {
-            use std::sync::Mutex;
-            static D: Mutex<Vec<HashSet<String>>> = Mutex::new(Vec::new());
-            let mut d = D.lock().unwrap();
-            if d.is_empty() { d.resize_with(400, HashSet::new); }
-            let mut k = 0;
-            let e = world.nodes[1].engine.as_ref().map(|e| format!("{e:#?}")).unwrap_or_default();
-            let mut cur = String::new();
-            let mut names = vec![];
-            for line in e.lines() {
-                let ind = line.len() - line.trim_start().len();
-                if ind == 4 && !line.trim().starts_with('}') && !line.trim().starts_with(')') {
-                    if !cur.is_empty() { d[k].insert(std::mem::take(&mut cur)); k += 1; }
-                    names.push(line.trim().to_string());
-                }
-                cur.push_str(line);
-            }
-            d[k].insert(cur); k += 1;
-            for (n, x) in [("e0", format!("{:?}", world.nodes[0].engine)), ("e1", e), ("regs", format!("{:?}", world.registers)), ("received", format!("{:?}", world.nodes[1].received)), ("sent", format!("{:?}", world.nodes[1].sent)), ("works", format!("{:?}{:?}{:?}", world.nodes[1].works, world.nodes[1].until, world.nodes[1].granted)), ("wires", format!("{:?}", world.wires))] { names.push(n.into()); while d.len() <= k {d.push(HashSet::new());} d[k].insert(x); k += 1; }
-            if self.report.states % 10000 == 9999 { for (n, s) in names.iter().zip(d.iter()) { eprintln!("{:>8} {n}", s.len()); } }
-        }
         if self.seen.insert(fingerprint(&world), ()).is_none() {
             let index = u32::try_from(self.origins.len()).expect("fewer than four billion worlds");
             self.origins.push(origin);
+            if depth != self.report.depth && std::env::var("DBG").is_ok() { eprintln!("depth {depth} states {}", self.report.states); }
             self.report.states += 1;
             self.report.depth = depth;
             self.frontier.push_back((index, depth, world));

@@ -1,7 +1,9 @@
 //! What one world of the model is made of, and which faults happen in it.
 
+use std::sync::{LazyLock, OnceLock};
 use std::time::Duration;
 
+use super::world::Link;
 use tenure_core::engine::{Class, Config};
 use tenure_core::io::Standing;
 use tenure_core::record::Witness;
@@ -28,6 +30,27 @@ impl Pace {
     pub const PLAIN: Self = Self { ttl: 4, clock_ppm: 1_000_000, error_ppm: 0 };
 }
 
+/// What may be late, or lost alone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Late {
+    /// Reads.
+    Reads,
+    /// The opening of a session.
+    Openings,
+    /// Beats.
+    Beats,
+    /// The closing of a session.
+    Closings,
+    /// Expulsions.
+    Expulsions,
+    /// Claims and resignations.
+    Roles,
+    /// The node's name.
+    Names,
+    /// Hints.
+    Hints,
+}
+
 /// One world, and what may happen in it.
 #[derive(Debug, Clone)]
 pub struct Setup {
@@ -39,10 +62,19 @@ pub struct Setup {
     pub mutant: Option<Mutant>,
     /// Begin before anything exists, instead of with a leader.
     pub scratch: bool,
+    /// Other things may happen between the wakes of two nodes in one tick; otherwise all that are due wake in turn,
+    /// in either order.
+    pub fine: bool,
+    /// An answer may take one tick and still count; otherwise it counts only in the tick in which it was asked for.
+    pub patient: bool,
     /// So many messages may be under way at once; all others arrive at once or never.
     pub wires: usize,
-    /// One node at a time may be cut off from the store, in either direction, for any time.
-    pub cuts: bool,
+    /// Only these nodes are cut off, freeze, crash or stop, and only messages from or to them are late.
+    pub victims: Vec<usize>,
+    /// One node at a time may be cut off from the store, in one of these ways, for any time.
+    pub cuts: &'static [Link],
+    /// Only these may be under way.
+    pub late: &'static [Late],
     /// A request under way may be applied and stay under way.
     pub duplicates: bool,
     /// Hints arrive (or are lost); otherwise none ever does.
@@ -69,9 +101,23 @@ pub struct Setup {
     pub disconnect: bool,
     /// Every fifth look lists all sessions.
     pub sweep: bool,
+    /// Messages that can change nothing any more are forgotten.
+    pub prune: bool,
     /// Stop at this depth, if ever.
     pub depth: Option<u32>,
+    /// What follows from the paces, reckoned once.
+    pub derived: OnceLock<Derived>,
 }
+
+/// What follows from the paces.
+#[derive(Debug, Clone)]
+pub struct Derived {
+    names: Vec<Name>,
+    timings: Vec<Timing>,
+    memory: Duration,
+}
+
+static ROLE: LazyLock<Name> = LazyLock::new(|| Name::new("role").expect("a good name"));
 
 impl Setup {
     /// Two calm nodes: the beginning of every configuration.
@@ -82,8 +128,12 @@ impl Setup {
             paces: vec![Pace::PLAIN; 2],
             mutant: None,
             scratch: false,
+            fine: false,
+            patient: false,
             wires: 0,
-            cuts: false,
+            late: &[],
+            victims: vec![0],
+            cuts: &[],
             duplicates: false,
             hints: false,
             early_hints: false,
@@ -97,14 +147,16 @@ impl Setup {
             witness: None,
             disconnect: false,
             sweep: false,
+            prune: true,
             depth: None,
+            derived: OnceLock::new(),
         }
     }
 
     /// The role that everybody stands for.
     #[must_use]
     pub fn role() -> Name {
-        Name::new("role").expect("a good name")
+        ROLE.clone()
     }
 
     /// What a node is called.
@@ -115,8 +167,23 @@ impl Setup {
 
     /// All nodes.
     #[must_use]
-    pub fn names(&self) -> Vec<Name> {
-        (0..self.paces.len()).map(Self::node).collect()
+    pub fn names(&self) -> &[Name] {
+        &self.derived().names
+    }
+
+    /// The longest span that matters to anything outside the engines.
+    #[must_use]
+    pub fn memory(&self) -> Duration {
+        self.derived().memory
+    }
+
+    fn derived(&self) -> &Derived {
+        self.derived.get_or_init(|| {
+            let timings: Vec<Timing> = (0..self.paces.len()).map(|node| self.reckon(node)).collect();
+            let watch = |one: &Timing| timings.iter().map(|other| one.watch(other.ttl)).max();
+            let memory = timings.iter().filter_map(watch).max().unwrap_or_default();
+            Derived { names: (0..self.paces.len()).map(Self::node).collect(), timings, memory }
+        })
     }
 
     /// The engine of a node, not started.
@@ -126,18 +193,19 @@ impl Setup {
     }
 
     /// The times of a node.
-    ///
-    /// # Panics
-    /// If the pace is impossible.
     #[must_use]
     pub fn timing(&self, node: usize) -> Timing {
+        self.derived().timings[node]
+    }
+
+    fn reckon(&self, node: usize) -> Timing {
         let pace = self.paces[node];
         let ticks = |tenths: u32| Some(TICK * tenths / 10);
         let ttl = TICK * (10 * pace.ttl - 1) / 10;
         let settings = Settings {
             ttl: Some(ttl),
-            beat: ticks(5),
-            op_timeout: Some(TICK * 105 / 100),
+            beat: ticks(2),
+            op_timeout: Some(TICK * if self.patient { 105 } else { 80 } / 100),
             stop_grace: ticks(10),
             kill_slack: ticks(1),
             takeover: if self.disconnect { Takeover::OnDisconnect } else { Takeover::Strict },

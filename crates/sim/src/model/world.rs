@@ -2,7 +2,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::time::Duration;
 
 use tenure_core::engine::canon::in_order;
 use tenure_core::{Engine, Entry, Key, Name, Now, OpId, Query, Record, Reply, SessionId, Time, Token, Version, Wall, Write};
@@ -229,16 +228,6 @@ impl World {
     pub fn is_over(&self, id: SessionId) -> bool {
         let session = |key: &Key| matches!(key, Key::Session(_, found) if *found == id);
         self.registers.iter().find(|(key, _)| session(key)).is_some_and(|(_, (_, value))| is_over(value))
-    }
-
-    /// How long the longest span lasts that matters to anything outside the engines.
-    #[must_use]
-    pub fn memory(setup: &Setup) -> Duration {
-        (0..setup.paces.len())
-            .flat_map(|node| (0..setup.paces.len()).map(move |of| (node, of)))
-            .map(|(node, of)| setup.timing(node).watch(setup.timing(of).ttl))
-            .max()
-            .unwrap_or_default()
     }
 }
 
