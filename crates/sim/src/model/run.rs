@@ -142,7 +142,7 @@ impl<'a> Run<'a> {
     fn has_room(&self, node: usize, late: Late) -> bool {
         let reserved = |todo: &&Todo| matches!(todo, Todo::Apply(_, _, _, Way::Later));
         let taken = self.world.wires.len() + self.todo.iter().filter(reserved).count();
-        !self.calm && self.setup.victims.contains(&node) && self.setup.late.contains(&late) && taken < self.setup.wires
+        !self.calm && self.setup.slow.contains(&node) && self.setup.late.contains(&late) && taken < self.setup.wires
     }
 
     fn step(&mut self, index: usize, input: Input) {

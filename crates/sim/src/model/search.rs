@@ -102,7 +102,6 @@ impl Search<'_> {
         self.meet(beginning(self.setup), (0, 0), 0);
         while let Some((index, depth, world)) = self.frontier.pop_front() {
             if self.setup.depth.is_some_and(|most| depth >= most) || self.report.states >= limit {
-                if std::env::var("DBG").is_ok() { eprintln!("{world:#?}"); }
                 return;
             }
             if !self.expand(index, depth, &world) {
@@ -137,7 +136,6 @@ impl Search<'_> {
         if self.seen.insert(fingerprint(&world), ()).is_none() {
             let index = u32::try_from(self.origins.len()).expect("fewer than four billion worlds");
             self.origins.push(origin);
-            if depth != self.report.depth && std::env::var("DBG").is_ok() { eprintln!("depth {depth} states {}", self.report.states); }
             self.report.states += 1;
             self.report.depth = depth;
             self.frontier.push_back((index, depth, world));

@@ -69,7 +69,9 @@ pub struct Setup {
     pub patient: bool,
     /// So many messages may be under way at once; all others arrive at once or never.
     pub wires: usize,
-    /// Only these nodes are cut off, freeze, crash or stop, and only messages from or to them are late.
+    /// Only messages from or to these nodes are late.
+    pub slow: Vec<usize>,
+    /// Only these nodes are cut off, freeze, crash or stop.
     pub victims: Vec<usize>,
     /// One node at a time may be cut off from the store, in one of these ways, for any time.
     pub cuts: &'static [Link],
@@ -132,6 +134,7 @@ impl Setup {
             patient: false,
             wires: 0,
             late: &[],
+            slow: vec![0],
             victims: vec![0],
             cuts: &[],
             duplicates: false,
@@ -209,7 +212,7 @@ impl Setup {
             stop_grace: ticks(10),
             kill_slack: ticks(1),
             takeover: if self.disconnect { Takeover::OnDisconnect } else { Takeover::Strict },
-            grace: Some(ttl),
+            grace: Some(if self.disconnect { TICK * 39 / 10 } else { ttl }),
             rate_error_ppm: Some(pace.error_ppm),
         };
         Timing::new(&settings).expect("a possible pace")
