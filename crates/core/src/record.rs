@@ -76,8 +76,11 @@ pub struct Session {
     pub node: Name,
     /// Counts the beats, for people and for those who watch.
     pub beat: u64,
-    /// Counts the roles given up: a change means "read the roles of this session again".
+    /// Counts the roles given up: a change means "look at them again", hint or no hint.
     pub freed: u64,
+    /// The roles given up last, the latest last; at most [`RECENTLY`].
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub freed_lately: Vec<Name>,
     /// How long a version of this record counts.
     #[serde(with = "millis")]
     pub ttl: Duration,
@@ -94,6 +97,9 @@ pub struct Session {
     /// When this beat was sent, by the owner's wall clock. For people only.
     pub beat_at: Wall,
 }
+
+/// So many roles given up are named in a session; after more than that all its roles are looked at.
+pub const RECENTLY: usize = 8;
 
 /// Whether a session is over. Over is final.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]

@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use crate::record::{Cluster as ClusterRecord, PROTOCOL, Reason, Record};
-use crate::{Entry, Epoch, Event, Key, Mutant, OpId, Outcome, Time, Version, Write};
+use crate::{Entry, Epoch, Event, Key, Mutant, Outcome, Time, Version, Write};
 
 use super::ops::Purpose;
 use super::session::Cut;
@@ -34,10 +34,8 @@ struct Known {
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct Writing {
-    op: OpId,
     version: Version,
     record: ClusterRecord,
-    created: bool,
 }
 
 impl Cluster {
@@ -74,8 +72,8 @@ impl Engine {
         let version = cx.version();
         let put = Some((version, Record::Cluster(record.clone())));
         let write = Write { key: Key::Cluster, expect, put, ring: true };
-        let op = self.send_writes(vec![write], Purpose::Cluster, cx);
-        self.cluster.writing = Some(Writing { op, version, record, created: expect.is_none() });
+        self.send_writes(vec![write], Purpose::Cluster, cx);
+        self.cluster.writing = Some(Writing { version, record });
     }
 
     /// What the register should become, if anything.
@@ -95,7 +93,7 @@ impl Engine {
         match outcome {
             Outcome::Applied => {
                 self.cluster.absent = false;
-                self.adopt(writing.version, writing.record, writing.created, cx);
+                self.adopt(writing.version, writing.record, cx);
             }
             Outcome::Conflict(found) => self.saw_cluster(found.as_ref(), cx),
             Outcome::Failed(_) => {
@@ -112,13 +110,13 @@ impl Engine {
             None => self.cluster.absent = true,
             Some(Entry { version, value: Record::Cluster(record), .. }) if record.protocol == PROTOCOL => {
                 self.cluster.absent = false;
-                self.adopt(*version, record.clone(), false, cx);
+                self.adopt(*version, record.clone(), cx);
             }
             Some(entry) => cx.event(Event::Unreadable { key: entry.key.clone() }),
         }
     }
 
-    fn adopt(&mut self, version: Version, record: ClusterRecord, created: bool, cx: &mut Cx<'_>) {
+    fn adopt(&mut self, version: Version, record: ClusterRecord, cx: &mut Cx<'_>) {
         self.cluster.max_ttl = self.cluster.max_ttl.max(record.max_ttl);
         let former = self.cluster.epoch();
         let epoch = record.epoch;
@@ -134,7 +132,6 @@ impl Engine {
                 }
             }
         }
-        debug_assert!(!created || former != Some(epoch));
     }
 
     /// The store forgot everything: nothing that we knew of it counts, and nothing that we held.

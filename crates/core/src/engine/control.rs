@@ -41,15 +41,17 @@ impl Engine {
     }
 
     /// Takes in all control registers of roles: those that are not there are gone.
-    pub(super) fn saw_controls(&mut self, found: &mut BTreeMap<Key, Entry>, cx: &mut Cx<'_>) {
-        let mut controls = BTreeMap::new();
-        found.retain(|key, entry| {
-            let Key::Named(_, Kind::RoleControl, name) = key else { return true };
-            if let Record::RoleControl(control) = &entry.value {
-                controls.insert(name.clone(), (entry.version, control.clone()));
+    pub(super) fn saw_controls(&mut self, found: &[Entry], cx: &mut Cx<'_>) {
+        let control = |entry: &Entry| match (&entry.key, &entry.value) {
+            (Key::Named(_, Kind::RoleControl, name), Record::RoleControl(control)) => {
+                Some((name.clone(), (entry.version, control.clone())))
             }
-            false
-        });
+            _ => None,
+        };
+        let controls: BTreeMap<Name, (Version, RoleControl)> = found.iter().filter_map(control).collect();
+        if controls == self.controls {
+            return;
+        }
         let former = std::mem::take(&mut self.controls);
         let changed: BTreeSet<Name> = former.keys().chain(controls.keys()).cloned().collect();
         let changed =

@@ -4,7 +4,7 @@
 //! turn. A hint or a doubt adds what may have changed; every fifth look lists all sessions, to find those that
 //! nobody depends on. What a look costs does not grow with the number of roles.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use crate::record::Record;
 use crate::{Entry, Event, Key, Kind, Mutant, Name, OpId, Query, Reply, SessionId, Time};
@@ -26,6 +26,8 @@ pub(super) struct Look {
     unverified: BTreeSet<Name>,
     /// Hints may have been missed: read every role and node.
     everything: bool,
+    /// Deletions on their way.
+    tidying: bool,
     /// Somebody waits for a look that begins after now.
     wanted: bool,
     /// Roles claimed, to be led after a look that began later.
@@ -70,6 +72,10 @@ impl Look {
     pub(super) fn verifying(&mut self, role: &Name) {
         self.verifying.insert(role.clone());
         self.wanted = true;
+    }
+
+    pub(super) fn tidied(&mut self) {
+        self.tidying = false;
     }
 
     pub(super) fn take_verifying(&mut self) -> BTreeSet<Name> {
@@ -180,39 +186,37 @@ impl Engine {
 
     pub(super) fn looked(&mut self, op: OpId, sent_at: Time, scope: Scope, reply: Reply, cx: &mut Cx<'_>) {
         self.look.awaited.take_if(|awaited| *awaited == op);
-        let Reply::Read(entries) = reply else { return self.look_failed(scope) };
-        let mut found: BTreeMap<Key, Entry> =
-            entries.into_iter().map(|entry| (entry.key.clone(), entry)).collect();
+        let Reply::Read(mut found) = reply else { return self.look_failed(scope) };
+        found.sort_unstable_by(|one, other| one.key.cmp(&other.key));
         if scope.keys.contains(&Key::Cluster) {
             let epoch = self.epoch();
-            self.saw_cluster(found.remove(&Key::Cluster).as_ref(), cx);
+            self.saw_cluster(find(&found, &Key::Cluster), cx);
             if self.epoch() != epoch {
                 // What else it returned belongs to another life of the store.
                 return;
             }
         }
         if scope.controls {
-            self.saw_controls(&mut found, cx);
+            self.saw_controls(&found, cx);
         }
         if scope.nodes {
-            let gone = |name: &Name| !found.contains_key(&self.named(Kind::Node, name));
+            let gone = |name: &Name| find(&found, &self.named(Kind::Node, name)).is_none();
             let gone: Vec<Name> = self.nodes.keys().filter(|name| gone(name)).cloned().collect();
             gone.iter().for_each(|name| self.saw_node(name, None));
         }
-        let tidy = scope.tidy.then(|| self.tidy_writes(&found));
-        let sessions: Option<BTreeSet<SessionId>> = scope.sessions.then(|| listed_sessions(&found));
-        for key in scope.keys {
-            let entry = found.remove(&key);
-            self.saw(op, sent_at, &key, entry.as_ref(), cx);
+        let tidy = if scope.tidy { self.tidy_writes(&found) } else { Vec::new() };
+        for key in &scope.keys {
+            self.saw(op, sent_at, key, find(&found, key), cx);
         }
-        for (key, entry) in found {
-            self.saw(op, sent_at, &key, Some(&entry), cx);
+        for entry in found.iter().filter(|entry| scope.keys.binary_search(&entry.key).is_err()) {
+            self.saw(op, sent_at, &entry.key, Some(entry), cx);
         }
-        if let Some(listed) = sessions {
-            self.swept(&listed, cx);
+        if scope.sessions {
+            self.swept(&found, cx);
         }
-        if let Some(writes) = tidy.filter(|writes| !writes.is_empty()) {
-            self.send_writes(writes, Purpose::Tidy, cx);
+        if !tidy.is_empty() {
+            self.look.tidying = true;
+            self.send_writes(tidy, Purpose::Tidy, cx);
         }
         self.look_done(op, cx);
         cx.event(Event::Checked);
@@ -267,31 +271,35 @@ impl Engine {
     }
 
     /// After a list of all sessions: those that it lacks are absent, or forgotten.
-    fn swept(&mut self, listed: &BTreeSet<SessionId>, cx: &mut Cx<'_>) {
+    fn swept(&mut self, found: &[Entry], cx: &mut Cx<'_>) {
         let own = self.session.own_id();
+        let epoch = self.epoch().unwrap_or_default();
+        let listed = |id: SessionId| find(found, &Key::Session(epoch, id)).is_some();
         let missing: Vec<SessionId> =
-            self.peers.keys().filter(|id| !listed.contains(id) && Some(**id) != own).copied().collect();
+            self.peers.keys().filter(|id| !listed(**id) && Some(**id) != own).copied().collect();
         for id in missing {
             self.saw_session(id, None, self.now.time, cx);
         }
-        self.forget_peers(|id| listed.contains(&id));
+        self.forget_peers(listed);
     }
 
     /// Whether there is something to clear away, and it is for us to do it.
     fn tidies(&self) -> bool {
         let first = |id: SessionId| self.expel_turn(id).is_zero();
-        self.session_usable().is_some() && self.long_over().into_iter().any(first)
+        !self.look.tidying && self.session_usable().is_some() && self.long_over().into_iter().any(first)
     }
 
     /// Deletes sessions that are over and named by nothing, and the names of nodes that are gone.
-    fn tidy_writes(&self, found: &BTreeMap<Key, Entry>) -> Vec<crate::Write> {
+    fn tidy_writes(&self, found: &[Entry]) -> Vec<crate::Write> {
         let over: BTreeSet<SessionId> = self.long_over().into_iter().collect();
         let mut named = BTreeSet::new();
         let mut writes = Vec::new();
-        for entry in found.values() {
+        // Our own name is the card's business.
+        let own_name = self.named(Kind::Node, &self.config.node);
+        for entry in found {
             match &entry.value {
                 Record::Role(role) => named.extend(role.holder.as_ref().map(|holder| holder.session)),
-                Record::Node(node) if over.contains(&node.session) => {
+                Record::Node(node) if over.contains(&node.session) && entry.key != own_name => {
                     named.insert(node.session);
                     writes.push(Self::deletion(entry.key.clone(), entry.version));
                 }
@@ -299,7 +307,7 @@ impl Engine {
                 _ => {}
             }
         }
-        let sessions = found.values().filter(|entry| match (&entry.key, &entry.value) {
+        let sessions = found.iter().filter(|entry| match (&entry.key, &entry.value) {
             (Key::Session(_, id), Record::Session(record)) => {
                 record.state != crate::record::SessionState::Live && over.contains(id) && !named.contains(id)
             }
@@ -311,9 +319,9 @@ impl Engine {
     }
 }
 
-fn listed_sessions(found: &BTreeMap<Key, Entry>) -> BTreeSet<SessionId> {
-    let id = |key: &Key| if let Key::Session(_, id) = key { Some(*id) } else { None };
-    found.keys().filter_map(id).collect()
+/// An entry of a sorted list.
+fn find<'a>(found: &'a [Entry], key: &Key) -> Option<&'a Entry> {
+    found.binary_search_by(|entry| entry.key.cmp(key)).ok().map(|at| &found[at])
 }
 
 #[cfg(feature = "canon")]

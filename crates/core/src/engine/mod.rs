@@ -44,6 +44,7 @@ use peers::{NodeView, Peer};
 use roles::Role;
 use session::Session;
 
+pub use order::in_order;
 pub use roles::{RoleStatus, View};
 
 /// At most so many writes leave in one batch.
@@ -226,6 +227,21 @@ impl Engine {
     #[must_use]
     pub fn role(&self, role: &Name) -> Option<RoleStatus<'_>> {
         self.roles.get(role).map(|found| self.role_status(found))
+    }
+
+    /// Where a node can be reached, if it said so.
+    #[must_use]
+    pub fn address_of(&self, node: &Name) -> Option<&str> {
+        if *node == self.config.node {
+            return self.address.as_deref();
+        }
+        self.nodes.get(node)?.record.address.as_deref()
+    }
+
+    /// Whether the register of a node was read.
+    #[must_use]
+    pub fn knows_node(&self, node: &Name) -> bool {
+        *node == self.config.node || self.nodes.contains_key(node)
     }
 
     /// The times that this engine runs on.

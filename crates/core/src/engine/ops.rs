@@ -116,7 +116,7 @@ impl Engine {
                 }
             }
             Purpose::Control(role) => self.control_written(&role, single(reply), cx),
-            Purpose::Tidy => {}
+            Purpose::Tidy => self.look.tidied(),
         }
     }
 

@@ -22,21 +22,42 @@ type Place = (bool, bool, Reverse<i32>, u64);
 
 impl Engine {
     /// How long to leave the role to those who come before us.
+    ///
+    /// Whoever just resigned comes last, and behind a named successor everybody does; both wait long enough for the
+    /// others to find out without a hint. They are never excluded.
     pub(super) fn turn(&self, name: &Name, role: &Role, jitter: u64) -> Duration {
         let Some(standing) = &role.standing else { return Duration::ZERO };
         let record = role.view.record();
         let mine = place(name, &self.config.node, standing.priority, record);
-        let others = self
-            .nodes
-            .iter()
-            .filter(|(node, view)| **node != self.config.node && self.seen_alive(view.session()));
-        let ahead = others
-            .filter_map(|(node, view)| Some(place(name, node, view.priority(name)?, record)))
-            .filter(|theirs| *theirs < mine)
-            .count();
-        // One that just resigned comes last, but is never excluded.
+        let rivals = self.nodes.iter().filter(|(node, view)| {
+            **node != self.config.node && view.priority(name).is_some() && self.seen_alive(view.session())
+        });
+        let (mut others, mut ahead) = (0, 0);
+        for (node, view) in rivals {
+            others += 1;
+            ahead += usize::from(place(name, node, view.priority(name).unwrap_or(0), record) < mine);
+        }
+        let heir = record.and_then(|record| record.successor.as_ref());
+        let waits_for_heir =
+            heir.is_some_and(|heir| *heir != self.config.node && self.ready_to_lead(heir, name));
+        if heir == Some(&self.config.node) {
+            // Somebody asked for us: no delay of our own counts.
+            return Duration::ZERO;
+        }
         let resigned = mine.1;
-        standing.takeover_delay + if resigned { SPREAD } else { step(ahead, jitter) }
+        let turn = if waits_for_heir || (resigned && others > 0) {
+            SPREAD + self.found_out()
+        } else if resigned {
+            SPREAD
+        } else {
+            step(ahead, jitter)
+        };
+        standing.takeover_delay + turn
+    }
+
+    /// After this everybody has found out about a free role, hint or no hint: a beat carries the news, a look finds it.
+    fn found_out(&self) -> Duration {
+        2 * self.config.timing.beat + self.config.timing.op_timeout
     }
 
     /// The same order for expelling a session: one of the watchers goes first.
@@ -54,6 +75,19 @@ impl Engine {
         let stands = |view: &NodeView| view.priority(role).is_some() && self.seen_alive(view.session());
         self.nodes.get(node).is_some_and(stands)
     }
+}
+
+/// The order in which candidates, given with their priorities, claim a role whose register holds `record`.
+#[must_use]
+pub fn in_order(
+    role: &Name,
+    record: Option<&RoleRecord>,
+    candidates: impl IntoIterator<Item = (Name, i32)>,
+) -> Vec<Name> {
+    let mut line: Vec<(Place, Name)> =
+        candidates.into_iter().map(|(node, priority)| (place(role, &node, priority, record), node)).collect();
+    line.sort();
+    line.into_iter().map(|(_, node)| node).collect()
 }
 
 fn step(rank: usize, jitter: u64) -> Duration {

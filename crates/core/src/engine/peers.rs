@@ -21,8 +21,8 @@ pub(super) struct Peer {
     expelling: Option<OpId>,
     retry_at: Time,
     attended: bool,
-    /// How many roles we saw it give up; differs from its own count when we missed one.
-    accounted: Option<u64>,
+    /// How many roles it had given up when it was last read.
+    freed: Option<u64>,
 }
 
 /// What was last seen of it.
@@ -44,8 +44,8 @@ pub(super) enum Sight {
 pub(super) struct Live {
     version: Version,
     record: SessionRecord,
-    /// When this version was first received.
-    received_at: Time,
+    /// When this version, first received long enough ago, may be expelled.
+    silent_at: Time,
     /// An earlier version was received too.
     moved: bool,
     /// When a witness that covers the work said that it is dead.
@@ -160,7 +160,8 @@ impl Engine {
         sent_at: Time,
         cx: &mut Cx<'_>,
     ) {
-        let now = if self.mutated(Mutant::ExpelFromAsked) { sent_at } else { self.now.time };
+        let received_at = if self.mutated(Mutant::ExpelFromAsked) { sent_at } else { self.now.time };
+        let silent_at = received_at.after(self.silence(record));
         let peer = self.peers.entry(id).or_default();
         match &mut peer.sight {
             // A stale read: over is final.
@@ -168,14 +169,14 @@ impl Engine {
             Sight::Live(live) if live.version == version => return,
             Sight::Live(live) => {
                 live.moved |= record.beat > live.record.beat;
-                (live.version, live.record, live.received_at) = (version, record.clone(), now);
+                (live.version, live.record, live.silent_at) = (version, record.clone(), silent_at);
             }
             sight => {
-                let (record, received_at) = (record.clone(), now);
+                let record = record.clone();
                 *sight = Sight::Live(Live {
                     version,
                     record,
-                    received_at,
+                    silent_at,
                     moved: false,
                     dead_since: None,
                     dropped_at: None,
@@ -183,7 +184,7 @@ impl Engine {
             }
         }
         self.attend(id, cx);
-        self.reckon_freed(id, record.freed);
+        self.follow_freed(id, record);
         self.check_name_of(id, &record.node);
     }
 
@@ -199,25 +200,28 @@ impl Engine {
         }
     }
 
-    /// A count of roles given up that differs from ours means that we missed a hint.
-    fn reckon_freed(&mut self, id: SessionId, freed: u64) {
+    /// Roles that were given up since the last read are read again, whether a hint came or not.
+    fn follow_freed(&mut self, id: SessionId, record: &SessionRecord) {
         if self.mutated(Mutant::FreedIgnored) {
             return;
         }
         let Some(peer) = self.peers.get_mut(&id) else { return };
-        if peer.accounted.is_none_or(|accounted| freed > accounted) {
-            peer.accounted = Some(freed);
-            let roles = self.held_by.get(&id).into_iter().flatten().cloned().collect::<Vec<_>>();
-            for role in roles {
-                self.look.again(self.named(Kind::Role, &role));
-            }
-        }
-    }
-
-    /// A role left this session's name, or came back to it under the same token after a hint that was wrong.
-    pub(super) fn account_freed(&mut self, id: SessionId, left: bool) {
-        if let Some(Peer { accounted: Some(accounted), .. }) = self.peers.get_mut(&id) {
-            *accounted = if left { *accounted + 1 } else { accounted.saturating_sub(1) };
+        let news = match peer.freed.replace(record.freed) {
+            Some(before) => usize::try_from(record.freed.saturating_sub(before)).unwrap_or(usize::MAX),
+            None => usize::MAX,
+        };
+        let lately = &record.freed_lately;
+        let roles: Vec<Name> = if news <= lately.len() {
+            lately[lately.len() - news..]
+                .iter()
+                .filter(|role| self.roles.contains_key(role))
+                .cloned()
+                .collect()
+        } else {
+            self.held_by.get(&id).into_iter().flatten().cloned().collect()
+        };
+        for role in roles {
+            self.look.again(self.named(Kind::Role, &role));
         }
     }
 
@@ -265,40 +269,42 @@ impl Engine {
 
     /// When that session may be expelled, if ever.
     fn expel_at(&self, id: SessionId, peer: &Peer) -> Time {
-        let depended = self.depends_on(id);
-        let (at, urgent) = match &peer.sight {
+        let at = match &peer.sight {
             Sight::Unknown | Sight::Over { .. } => return Time::NEVER,
-            Sight::Absent { .. } if !depended => return Time::NEVER,
-            Sight::Absent { .. } if self.config.class == Class::C => (self.cluster.quarantined_until, true),
-            Sight::Absent { since } => (*since, true),
-            Sight::Live(Live { dead_since: Some(since), .. }) => (*since, true),
-            Sight::Live(live) => (self.expires_at(live), depended),
+            Sight::Absent { .. } if !self.depends_on(id) => return Time::NEVER,
+            Sight::Absent { .. } if self.config.class == Class::C => self.cluster.quarantined_until,
+            Sight::Absent { since } => *since,
+            Sight::Live(live) => live.dead_since.unwrap_or_else(|| self.expires_at(live)),
         };
         let at = at.max(peer.retry_at);
         if at > self.now.time {
             return at;
         }
+        let urgent =
+            !matches!(&peer.sight, Sight::Live(live) if live.dead_since.is_none() && !self.depends_on(id));
         // Nobody waits for a session that holds nothing: somebody expels it some time.
         at.after(if urgent { self.expel_turn(id) } else { 4 * self.config.timing.beat })
     }
 
     fn expires_at(&self, live: &Live) -> Time {
-        let record = &live.record;
-        let ttl = if self.mutated(Mutant::OwnTtl) { self.config.timing.ttl } else { record.ttl };
-        let watch = if self.mutated(Mutant::ExpelEarly) {
-            // "Both clocks are good."
-            ttl - ttl / 50
-        } else {
-            self.config.timing.watch(ttl)
-        };
-        let silent = live.received_at.after(watch);
         match live.dropped_at {
-            Some(dropped_at) if record.takeover == Takeover::OnDisconnect => {
-                let grace = if self.mutated(Mutant::GraceSkipped) { Duration::ZERO } else { record.grace };
-                silent.min(dropped_at.after(self.config.timing.watch(grace)))
+            Some(dropped_at) if live.record.takeover == Takeover::OnDisconnect => {
+                let grace =
+                    if self.mutated(Mutant::GraceSkipped) { Duration::ZERO } else { live.record.grace };
+                live.silent_at.min(dropped_at.after(self.config.timing.watch(grace)))
             }
-            _ => silent,
+            _ => live.silent_at,
         }
+    }
+
+    /// Rule 3: how long one version of that session must have been here before it may be expelled.
+    fn silence(&self, record: &SessionRecord) -> Duration {
+        let ttl = if self.mutated(Mutant::OwnTtl) { self.config.timing.ttl } else { record.ttl };
+        if self.mutated(Mutant::ExpelEarly) {
+            // "Both clocks are good."
+            return ttl - ttl / 50;
+        }
+        self.config.timing.watch(ttl)
     }
 
     pub(super) fn peers_wake(&self) -> Time {
@@ -354,6 +360,7 @@ impl Engine {
             node: self.config.node.clone(),
             beat: 0,
             freed: 0,
+            freed_lately: Vec::new(),
             ttl: timing.ttl,
             takeover: Takeover::Strict,
             grace: timing.grace,

@@ -4,8 +4,8 @@
 //! When it can no longer be saved, the work is told to stop while there is still time; the session is closed once
 //! the work has stopped, and only then is the next one opened.
 
-use crate::record::{Reason, Record, Session as SessionRecord, SessionState, Witness};
-use crate::{Entry, Event, Key, Mutant, OpId, Outcome, Output, SessionId, Time, Version, Write};
+use crate::record::{RECENTLY, Reason, Record, Session as SessionRecord, SessionState, Witness};
+use crate::{Entry, Event, Key, Mutant, Name, OpId, Outcome, Output, SessionId, Time, Version, Write};
 
 use super::ops::Purpose;
 use super::{Cx, Engine, Run};
@@ -105,10 +105,19 @@ impl Engine {
     }
 
     /// Counts a role given up, so that followers look again even if the hint is lost.
-    pub(super) fn count_freed(&mut self) {
+    pub(super) fn count_freed(&mut self, role: &Name) {
         if let Session::Open(open) = &mut self.session {
-            open.own.record.freed += 1;
+            let record = &mut open.own.record;
+            record.freed += 1;
+            record.freed_lately.push(role.clone());
+            let excess = record.freed_lately.len().saturating_sub(RECENTLY);
+            record.freed_lately.drain(..excess);
         }
+    }
+
+    /// From then on no beat is sent or counted any more.
+    fn gives_up_at(&self, valid_until: Time) -> Time {
+        if self.mutated(Mutant::BeatAfterCancel) { valid_until } else { self.cancel_at(valid_until) }
     }
 
     fn cancel_at(&self, valid_until: Time) -> Time {
@@ -120,9 +129,9 @@ impl Engine {
             Session::None { retry_at } if self.run == Run::Running && self.cluster_ready() => *retry_at,
             Session::Attesting { since, .. } => since.after(self.config.timing.op_timeout),
             Session::Open(open) if open.beating.is_none() => {
-                open.next_beat.min(self.cancel_at(open.valid_until))
+                open.next_beat.min(self.gives_up_at(open.valid_until))
             }
-            Session::Open(open) => self.cancel_at(open.valid_until),
+            Session::Open(open) => self.gives_up_at(open.valid_until),
             Session::Ending { valid_until, .. } if *valid_until > self.now.time => *valid_until,
             Session::Closing { writing: None, retry_at, .. } => *retry_at,
             _ => Time::NEVER,
@@ -134,15 +143,10 @@ impl Engine {
         if self.mutated(Mutant::BooleanLeadership) {
             return;
         }
-        if let Session::Open(open) = &self.session {
-            let late = if self.mutated(Mutant::BeatAfterCancel) {
-                open.valid_until
-            } else {
-                self.cancel_at(open.valid_until)
-            };
-            if self.now.time >= late {
-                self.end_session(Reason::LeaseExpired, Cut::AtDeadline, cx);
-            }
+        if let Session::Open(open) = &self.session
+            && self.now.time >= self.gives_up_at(open.valid_until)
+        {
+            self.end_session(Reason::LeaseExpired, Cut::AtDeadline, cx);
         }
         if let Session::Ending { valid_until, reason, .. } = self.session
             && self.now.time >= valid_until
@@ -208,6 +212,7 @@ impl Engine {
             node: self.config.node.clone(),
             beat: 1,
             freed: 0,
+            freed_lately: Vec::new(),
             ttl: timing.ttl,
             takeover: timing.takeover,
             grace: timing.grace,
@@ -455,7 +460,9 @@ impl Engine {
                 Found::Mine(version) => (own.version, *retry_at) = (Some(version), now),
                 // Absent is not over: a late opening or claim could still arrive. Close it where nothing is.
                 Found::Gone => (own.version, *retry_at) = (None, now),
-                Found::Over | Found::Cloned => self.over(id, reason, cx),
+                Found::Over => self.over(id, reason, cx),
+                // The twin's session is none of ours to call over.
+                Found::Cloned => self.over(id, Reason::Cloned, cx),
             },
         }
     }

@@ -1,15 +1,27 @@
 //! The store: a set of linearizable compare-and-set registers, and nothing more.
 //!
 //! Safety is argued once, above this line, and not once per database: whatever keeps the clauses of [`Store`] can
-//! carry elections. [`crate::conformance`] has one test for each clause, for stores of your own too.
+//! carry elections. `tenure::conformance` (a feature) has one test for each clause, for stores of your own too.
 
 mod error;
+mod hub;
+mod memory;
+mod rules;
+#[cfg(feature = "sqlite")]
+mod sqlite;
+mod url;
 mod value;
 
 pub use error::{Retry, StoreError};
+pub use memory::Memory;
+pub use rules::{MAX_BATCH, MAX_VALUE};
+#[cfg(feature = "sqlite")]
+pub use sqlite::Sqlite;
+pub use url::open;
 pub use value::Value;
 
 use std::fmt;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -88,12 +100,15 @@ pub struct Description {
 ///   is one outcome for each item, in order.
 /// - **W4** `expect: None` matches only absence; `expect: Some(v)` MUST NOT match absence, not even after the
 ///   register that had `v` was deleted.
-/// - **W5** `put: None` deletes. Deleting a role register MUST be refused: tokens never go back.
-/// - **W6** A write that lowers the token of a register MUST be refused, whatever version it expects.
+/// - **W5** `put: None` deletes. Deleting a role register MUST be refused, with [`Outcome::Failed`] and
+///   [`Fate::NotApplied`], or with a conflict if its version is another: tokens never go back.
+/// - **W6** A write that lowers the token of a register, or takes it away, MUST be refused in the same way, whatever
+///   version it expects.
 /// - **W7** The version stored is the one given in `put`, bit for bit; the value comes back byte for byte.
 /// - **W8** An acknowledged write MUST survive what [`Description::class`] promises: on class B the death of every
 ///   client and of the server.
-/// - **W9** A batch may have up to 256 items, and values up to 1 MiB.
+/// - **W9** A batch may have up to [`MAX_BATCH`] items, and values up to [`MAX_VALUE`] bytes. What is larger MUST be
+///   carried out too, or refused with [`Fate::NotApplied`].
 ///
 /// Failure
 /// - **F1** An error MUST carry [`Fate::Unknown`] unless it is proven that the write neither happened nor will.
@@ -101,21 +116,24 @@ pub struct Description {
 /// - **F3** Dropping the future of an operation abandons the answer, never half an operation; the store stays
 ///   usable.
 /// - **F4** After [`Store::close`] every operation MUST fail at once with [`Fate::NotApplied`], and
-///   [`Store::watch`] streams end.
+///   [`Store::watch`] streams end, as they do when the store is dropped.
 /// - **F5** No error, `Debug` or `Display` may show a secret.
 ///
 /// Signals
-/// - **S1** If [`Description::rings`], a committed write with `ring: true` MUST be signalled as
-///   [`Signal::Changed`] to every other open watch of that namespace, normally at once; a watch MAY also signal
-///   this store's own writes. A write with `ring: false` MUST NOT be signalled.
+/// - **S1** If [`Description::rings`], a committed write with `ring: true` MUST be signalled to every other open watch
+///   of that namespace, normally at once: as [`Signal::Changed`], or as [`Signal::Resync`] if it was a deletion or
+///   one of very many. Several writes of one register MAY be signalled as the last of them, and a watch MAY also
+///   signal this store's own writes. A write with `ring: false` MUST NOT cause a signal.
 /// - **S2** A watch that may have missed signals MUST say [`Signal::Resync`].
 /// - **S3** Signals MUST NOT cross namespaces.
 ///
 /// Witnesses
 /// - **E1** [`Store::attest`] MUST have taken hold of the witness before it returns, and the store MUST hold it
-///   until [`Store::release`] or the death of the process.
-/// - **E2** After [`Store::attend`], [`Evidence`] MUST come once the witness is let go of, and MUST NOT come while
-///   it is held. A witness that cannot be found, or is not the one named, is no evidence.
+///   until [`Store::release`] or the death of the process; neither [`Store::close`] nor dropping the store lets go
+///   of it, because the work may still be running.
+/// - **E2** After [`Store::attend`], [`Evidence`] MUST come once the holder died, and MUST NOT come while anybody
+///   holds the witness. It need not come after [`Store::release`]. A witness that cannot be found, or is not the one
+///   named, is no evidence.
 /// - **E3** A store without witnesses answers `None` to `attest`, and nothing ever to `attend`.
 ///
 /// Namespaces
@@ -144,10 +162,16 @@ pub trait Store: fmt::Debug + fmt::Display + Send + Sync + 'static {
     /// Undoes [`Store::attend`]; evidence may still come.
     fn ignore(&self, namespace: &Name, session: SessionId);
 
+    /// A duplicate of the descriptor by which this handle holds the witness of a session, if it holds it so. Whoever
+    /// is given it holds the witness too: a watchdog, until the last child is reaped.
+    fn witness_fd(&self, _namespace: &Name, _session: SessionId) -> Option<OwnedFd> {
+        None
+    }
+
     /// What this store is, as it sees itself now.
     async fn describe(&self) -> Result<Description, StoreError>;
 
-    /// Lets go of every connection, watch and witness.
+    /// Lets go of every connection and watch. Witnesses that were not released stay held (E1).
     async fn close(&self);
 }
 

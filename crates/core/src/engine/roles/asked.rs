@@ -29,6 +29,7 @@ impl Engine {
     pub(in crate::engine) fn withdraw(&mut self, name: &Name, cx: &mut Cx<'_>) {
         let Some(role) = self.roles.get_mut(name) else { return };
         role.withdrawn = true;
+        role.standing = None;
         self.card.outdate();
         self.drain(name, Reason::Ineligible, None, cx);
         self.forget_withdrawn(name);

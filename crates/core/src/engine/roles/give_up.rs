@@ -129,7 +129,7 @@ impl Engine {
         if let Some(role) = self.roles.get_mut(name) {
             role.stage = Stage::Following;
         }
-        self.count_freed();
+        self.count_freed(name);
         self.learn(name, view, cx);
     }
 

@@ -54,12 +54,15 @@ impl Engine {
         let Some(role) = self.roles.get(name) else { return };
         let hinted = matches!(role.view, View::Seen { hinted: true, .. });
         let back = view.progress() < role.view.progress() || view.progress().0 < role.highest;
+        // Seeing the same once more is no news: a register that went back once must not alarm for ever.
+        let news = view.version() != role.view.version() || matches!(role.view, View::Unknown);
         if back && !hinted {
             match self.config.class {
                 // Nothing is ever forgotten there: the read was stale.
                 Class::A | Class::B if !matches!(view, View::Absent) => return,
                 Class::A | Class::B => {}
-                Class::C => self.quarantine(cx),
+                Class::C if news => self.quarantine(cx),
+                Class::C => {}
             }
         }
         self.learn(name, view, cx);
@@ -105,10 +108,8 @@ impl Engine {
     /// Takes a view for granted, with all that hangs on it.
     pub(in crate::engine) fn learn(&mut self, name: &Name, view: View, cx: &mut Cx<'_>) {
         let view_op = self.ops.upcoming();
-        let former_holder = self.unindex(name);
+        self.unindex(name);
         let Some(role) = self.roles.get_mut(name) else { return };
-        let resurrected =
-            view.record().map(|record| record.token) == role.view.record().map(|record| record.token);
         if let View::Seen { record, hinted: false, .. } = &view {
             role.highest = role.highest.max(record.token);
         }
@@ -124,22 +125,18 @@ impl Engine {
                 self.watch_session(session);
             }
         }
-        if former_holder != holder {
-            former_holder.into_iter().for_each(|session| self.account_freed(session, true));
-            holder.filter(|_| resurrected).into_iter().for_each(|session| self.account_freed(session, false));
-        }
         self.tell_leader(name, cx);
     }
 
-    pub(in crate::engine) fn unindex(&mut self, name: &Name) -> Option<SessionId> {
-        let session = self.roles.get(name)?.view.holder()?.session;
+    pub(in crate::engine) fn unindex(&mut self, name: &Name) {
+        let Some(holder) = self.roles.get(name).and_then(|role| role.view.holder()) else { return };
+        let session = holder.session;
         if let Some(names) = self.held_by.get_mut(&session) {
             names.remove(name);
             if names.is_empty() {
                 self.held_by.remove(&session);
             }
         }
-        Some(session)
     }
 
     /// A session is over: the roles in its name may be claimed.

@@ -1,0 +1,93 @@
+//! How the process ends. Reserved codes are documented in `tenure run --help` and in the guide.
+
+use std::process::ExitCode;
+
+/// How the process ends.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Exit {
+    /// All is well.
+    Done,
+    /// The answer is no: no leader, a transfer refused. Why goes to stderr.
+    No(String),
+    /// What was typed cannot be.
+    Usage(String),
+    /// A child ended with this code.
+    Child(u8),
+    /// A child was ended by this signal.
+    Signal(u8),
+    /// Not elected in time.
+    NotElected(String),
+    /// Leadership was lost while the child ran, and it was not to try again.
+    Lost(String),
+    /// The store cannot be used.
+    Store(String),
+    /// Something else failed.
+    Failed(String),
+}
+
+impl Exit {
+    /// The code of [`Exit::NotElected`].
+    pub const NOT_ELECTED: u8 = 120;
+    /// The code of [`Exit::Lost`].
+    pub const LOST: u8 = 121;
+    /// The code of [`Exit::Store`].
+    pub const STORE: u8 = 122;
+    /// The code of [`Exit::Failed`].
+    pub const FAILED: u8 = 123;
+
+    /// The code that the caller sees.
+    #[must_use]
+    pub fn code(&self) -> u8 {
+        match self {
+            Self::Done => 0,
+            Self::No(_) => 1,
+            Self::Usage(_) => 2,
+            Self::Child(code) => *code,
+            Self::Signal(signal) => 128_u8.saturating_add(*signal),
+            Self::NotElected(_) => Self::NOT_ELECTED,
+            Self::Lost(_) => Self::LOST,
+            Self::Store(_) => Self::STORE,
+            Self::Failed(_) => Self::FAILED,
+        }
+    }
+
+    /// Says why on stderr, in one line, if there is something to say.
+    #[must_use]
+    pub fn report(&self) -> ExitCode {
+        match self {
+            Self::No(why)
+            | Self::Usage(why)
+            | Self::NotElected(why)
+            | Self::Lost(why)
+            | Self::Store(why)
+            | Self::Failed(why) => anstream::eprintln!("tenure: {why}"),
+            Self::Done | Self::Child(_) | Self::Signal(_) => {}
+        }
+        ExitCode::from(self.code())
+    }
+}
+
+/// What clap has to say: help and version are answers, everything else is a mistake.
+#[must_use]
+pub fn of_usage(error: &clap::Error) -> ExitCode {
+    let _ = error.print();
+    ExitCode::from(if error.use_stderr() { 2 } else { 0 })
+}
+
+impl From<tenure::Error> for Exit {
+    fn from(error: tenure::Error) -> Self {
+        let why = error.to_string();
+        match error {
+            tenure::Error::Name(_) | tenure::Error::Timing(_) => Self::Usage(why),
+            tenure::Error::Store(_) => Self::Store(why),
+            tenure::Error::Thread(_) => Self::Failed(why),
+            _ => Self::No(why),
+        }
+    }
+}
+
+impl From<tenure::store::StoreError> for Exit {
+    fn from(error: tenure::store::StoreError) -> Self {
+        tenure::Error::from(error).into()
+    }
+}

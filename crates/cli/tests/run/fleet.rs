@@ -1,0 +1,119 @@
+//! Some `tenure run` processes on one file.
+
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+use tempfile::TempDir;
+
+/// Anything that happens at all has happened by then; nothing is judged by it.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A directory with a store in it.
+pub struct Place {
+    dir: TempDir,
+}
+
+/// A process that is killed when the test is over.
+pub struct Process {
+    child: Child,
+}
+
+impl Place {
+    pub fn new() -> Self {
+        Self { dir: TempDir::with_prefix("tenure-run-").expect("a temporary directory") }
+    }
+
+    pub fn path(&self) -> &Path {
+        self.dir.path()
+    }
+
+    pub fn file(&self, name: &str) -> PathBuf {
+        self.path().join(name)
+    }
+
+    /// `tenure` on the store here.
+    pub fn tenure(&self) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_tenure"));
+        command.env_remove("TENURE_STORE").env("TENURE_LOG", "info");
+        command.arg("--store").arg(format!("sqlite:{}", self.file("tenure.db").display()));
+        command
+    }
+
+    /// `tenure run` for the role `job`, with these arguments.
+    pub fn run(&self, node: &str, args: &[&str]) -> Command {
+        let mut command = self.tenure();
+        command.args(["run", "--role", "job", "--node", node]).args(args);
+        command
+    }
+
+    /// A `tenure run` whose command is a witness.
+    pub fn worker(&self, node: &str, args: &[&str]) -> Process {
+        let this = std::env::current_exe().expect("this test has a path");
+        let mut command = self.run(node, args);
+        command.arg("--").arg(this).args(["--exact", "actor", "--nocapture"]);
+        command.env("TENURE_TEST_WITNESS", self.path());
+        let log = std::fs::File::options().create(true).append(true).open(self.file(&format!("{node}.log")));
+        command.stderr(log.expect("a log can be written")).stdout(Stdio::null());
+        Process::spawn(&mut command)
+    }
+
+    /// Waits until a file has these words in it.
+    pub fn wait_for(&self, name: &str, words: &str) -> String {
+        wait_until(&format!("{words:?} in {name}"), || {
+            std::fs::read_to_string(self.file(name)).ok().filter(|text| text.contains(words))
+        })
+    }
+}
+
+impl Process {
+    pub fn spawn(command: &mut Command) -> Self {
+        Self { child: command.spawn().expect("tenure starts") }
+    }
+
+    pub fn pid(&self) -> Pid {
+        Pid::from_child(&self.child)
+    }
+
+    pub fn signal(&self, signal: Signal) {
+        kill_process(self.pid(), signal).expect("it can be signalled");
+    }
+
+    pub fn wait(&mut self) -> ExitStatus {
+        wait_until("the process to exit", || self.child.try_wait().expect("it can be waited for"))
+    }
+
+    pub fn is_running(&mut self) -> bool {
+        self.child.try_wait().expect("it can be waited for").is_none()
+    }
+}
+
+impl Drop for Place {
+    /// What happened is worth reading if a test fails.
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.dir.disable_cleanup(true);
+            println!("what was left behind: {}", self.dir.path().display());
+        }
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Waits for something to become true; fails by name if it never does.
+pub fn wait_until<T>(what: &str, mut ready: impl FnMut() -> Option<T>) -> T {
+    let started = Instant::now();
+    loop {
+        if let Some(value) = ready() {
+            return value;
+        }
+        assert!(started.elapsed() < PATIENCE, "waited in vain for {what}");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}

@@ -1,0 +1,167 @@
+//! Three `tenure run` processes on one role are killed, frozen and restarted; never do two of their commands run.
+//!
+//! The witness is the command itself: it writes its token and the host's clock every two milliseconds.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process, test_kill_process};
+use tenure_testkit::check::Verdict;
+use tenure_testkit::witness;
+
+use crate::fleet::{Place, Process, wait_until};
+
+const NODES: [&str; 3] = ["a", "b", "c"];
+const TTL: &str = "1s";
+
+/// Every round does one kind of harm to the leader. The full count is for `./test --long`.
+fn rounds() -> usize {
+    if std::env::var_os("TENURE_LONG").is_some() { 200 } else { 24 }
+}
+
+struct World {
+    place: Place,
+    nodes: BTreeMap<&'static str, Process>,
+}
+
+/// A command that is running: who leads.
+#[derive(Debug, Clone)]
+struct Leader {
+    node: &'static str,
+    token: u64,
+    command: Pid,
+}
+
+impl World {
+    fn new() -> Self {
+        let mut world = Self { place: Place::new(), nodes: BTreeMap::new() };
+        for node in NODES {
+            world.start(node);
+        }
+        world
+    }
+
+    fn start(&mut self, node: &'static str) {
+        let process = self.place.worker(node, &["--ttl", TTL]);
+        self.nodes.insert(node, process);
+    }
+
+    /// Waits for a command with a later token than this.
+    fn next_leader(&self, after: u64) -> Leader {
+        let files = || std::fs::read_dir(self.place.path()).expect("the directory is there");
+        wait_until(&format!("a command with a token after {after}"), || {
+            let newest =
+                files().filter_map(|entry| stint_of(&entry.ok()?.file_name().into_string().ok()?)).max();
+            let (token, pid) = newest.filter(|(token, _)| *token > after)?;
+            let beats = witness::read(self.place.path()).expect("the witness is whole");
+            let beat = beats.iter().find(|beat| beat.token == token)?;
+            let node = NODES.into_iter().find(|node| *node == beat.node).expect("one of ours");
+            Some(Leader { node, token, command: Pid::from_raw(pid).expect("a pid") })
+        })
+    }
+}
+
+/// `job-TOKEN-PID.beats`
+fn stint_of(file: &str) -> Option<(u64, i32)> {
+    let mut parts = file.strip_suffix(".beats")?.split('-').skip(1);
+    Some((parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))
+}
+
+fn is_gone(pid: Pid) -> bool {
+    test_kill_process(pid).is_err()
+}
+
+#[test]
+fn never_two_commands_whatever_happens_to_tenure() {
+    let mut world = World::new();
+    let mut leader = world.next_leader(0);
+    let mut fail_overs = Vec::new();
+    for round in 0..rounds() {
+        let before = witness::now();
+        let mut victim = world.nodes.remove(leader.node).expect("the leader is one of ours");
+        let frozen = match round % 4 {
+            // Killed: the kernel tells, and the next command runs at once.
+            0 | 2 => {
+                victim.signal(Signal::KILL);
+                None
+            }
+            // Frozen for longer than its lease; thawed when another leads.
+            1 => {
+                victim.signal(Signal::STOP);
+                Some(victim)
+            }
+            // Stopped as a deployment stops it.
+            _ => {
+                victim.signal(Signal::TERM);
+                assert_eq!(victim.wait().code(), Some(128 + 15));
+                None
+            }
+        };
+        let next = world.next_leader(leader.token);
+        assert!(is_gone(leader.command), "round {round}: the command of token {} outlived it", leader.token);
+        fail_overs.push((round % 4, witness::now() - before));
+        let node = leader.node;
+        leader = next;
+        match frozen {
+            // It finds its session over, and stands again.
+            Some(process) => {
+                process.signal(Signal::CONT);
+                world.nodes.insert(node, process);
+            }
+            None => world.start(node),
+        }
+    }
+    drop(world.nodes);
+    let verdict = Verdict::of(&witness::read(world.place.path()).expect("the witness is whole"));
+    verdict.assert_sound();
+    assert!(verdict.stints.len() > rounds(), "every round had its own tenure");
+    report(&fail_overs);
+}
+
+/// Figures for people; nothing depends on them.
+fn report(fail_overs: &[(usize, u64)]) {
+    for (kind, name) in [(0, "kill -9"), (1, "freeze"), (2, "kill -9"), (3, "TERM")] {
+        let mut times: Vec<u64> =
+            fail_overs.iter().filter(|(harm, _)| *harm == kind).map(|(_, nanos)| nanos / 1000).collect();
+        times.sort_unstable();
+        let Some(worst) = times.last() else { continue };
+        let (count, median) = (times.len(), times[times.len() / 2]);
+        println!("{name:8} × {count}: next command after {median} µs (median), {worst} µs (worst)");
+    }
+}
+
+#[test]
+fn a_frozen_tenure_has_no_living_command_when_the_next_one_starts() {
+    let world = World::new();
+    let leader = world.next_leader(0);
+    let victim = &world.nodes[leader.node];
+    victim.signal(Signal::STOP);
+    world.next_leader(leader.token);
+    assert!(is_gone(leader.command));
+    // Thawed, it must not bring its command back.
+    victim.signal(Signal::CONT);
+    std::thread::sleep(Duration::from_millis(200));
+    drop(world.nodes);
+    Verdict::of(&witness::read(world.place.path()).expect("the witness is whole")).assert_sound();
+}
+
+#[test]
+fn a_lost_watchdog_takes_the_command_with_it() {
+    let mut world = World::new();
+    let leader = world.next_leader(0);
+    let watchdog = parent_of(leader.command);
+    kill_process(watchdog, Signal::KILL).expect("the watchdog can be killed");
+    let next = world.next_leader(leader.token);
+    assert!(is_gone(leader.command) && is_gone(watchdog));
+    assert!(next.token > leader.token);
+    let mut former = world.nodes.remove(leader.node).expect("one of ours");
+    assert_eq!(former.wait().code(), Some(123), "without --restart the loss ends it");
+    drop(world.nodes);
+    Verdict::of(&witness::read(world.place.path()).expect("the witness is whole")).assert_sound();
+}
+
+fn parent_of(pid: Pid) -> Pid {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).expect("it runs");
+    let line = status.lines().find_map(|line| line.strip_prefix("PPid:")).expect("everybody has a parent");
+    Pid::from_raw(line.trim().parse().expect("a pid")).expect("a parent")
+}

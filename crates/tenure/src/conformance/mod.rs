@@ -1,0 +1,161 @@
+//! One test for each clause of the contract of [`Store`](crate::store::Store), for stores of your own too.
+//!
+//! ```
+//! use std::sync::Arc;
+//! use tenure::store::{Memory, SharedStore};
+//!
+//! /// Yours would connect to a server.
+//! struct Mine(Memory);
+//!
+//! #[async_trait::async_trait]
+//! impl tenure::conformance::Harness for Mine {
+//!     async fn open(&self) -> SharedStore {
+//!         Arc::new(self.0.clone())
+//!     }
+//! }
+//!
+//! tenure::conformance!(Mine(Memory::new()));
+//! # fn main() {
+//! # let harness = Mine(Memory::new());
+//! # tenure::conformance::run(tenure::conformance::w2_one_winner_per_version(&harness));
+//! # }
+//! ```
+//!
+//! makes one `#[test]` for each clause, so that a store cannot forget one. Every clause works in a random namespace
+//! of its own; nothing is wiped. What a store can do is asked of
+//! [`Store::describe`](crate::store::Store::describe). Nothing sleeps: waiting is for a signal, with a
+//! generous limit that fails.
+
+mod failure;
+mod kit;
+mod reads;
+mod signals;
+mod witnesses;
+mod writes;
+
+pub use failure::*;
+pub use reads::*;
+pub use signals::*;
+pub use witnesses::*;
+pub use writes::*;
+
+use async_trait::async_trait;
+
+use crate::store::{Name, SessionId, SharedStore, Witness};
+
+/// How the suite gets at a store.
+#[async_trait]
+pub trait Harness: Send + Sync {
+    /// Another handle on the same store, as another process would have. Panics if there is none, and says why.
+    async fn open(&self) -> SharedStore;
+
+    /// Lets every client and the server die and come back, as far as the store's class promises to survive it. By
+    /// default nothing dies but the handles, which the suite has closed by then.
+    async fn restart(&self) {}
+
+    /// Another process that has attested for this session, and can be killed. A store with witnesses needs it.
+    async fn holder(&self, _namespace: &Name, _session: SessionId) -> Option<Box<dyn Holder>> {
+        None
+    }
+
+    /// What no message may show: passwords that the store was opened with.
+    fn secrets(&self) -> Vec<String> {
+        Vec::new()
+    }
+}
+
+/// A process that holds a witness.
+#[async_trait]
+pub trait Holder: Send {
+    /// What attesting gave it.
+    fn witness(&self) -> Witness;
+
+    /// Kills it, without a chance to clean up.
+    async fn kill(self: Box<Self>);
+}
+
+/// Runs one clause to its end, on a runtime of its own.
+///
+/// # Panics
+/// If the clause is broken.
+pub fn run(clause: impl Future<Output = ()>) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    runtime.expect("a runtime for one test").block_on(clause);
+}
+
+/// The names of all clauses.
+pub const CLAUSES: &[&str] = crate::conformance!(@with __clause_names);
+
+/// Makes one `#[test]` for each clause of the contract of a store. The argument is an expression that makes a
+/// [`Harness`](crate::conformance::Harness), once for each test.
+#[macro_export]
+macro_rules! conformance {
+    (@with $then:ident $($argument:tt)*) => {
+        $crate::$then! { [$($argument)*]
+            r1_reads_return_what_was_asked_for_and_exists
+            r2_reads_return_only_what_was_committed
+            r3_an_empty_query_returns_nothing
+            w1_a_conflict_changes_nothing_and_shows_what_is_there
+            w2_one_winner_per_version
+            w3_items_of_a_batch_are_independent
+            w4_versions_never_match_absence
+            w5_roles_are_never_deleted
+            w6_tokens_never_fall
+            w7_versions_and_values_come_back_as_given
+            w8_acknowledged_writes_survive
+            w9_large_batches_and_values_fit
+            f1_an_error_never_hides_what_happened
+            f2_what_was_not_applied_never_comes_later
+            f3_an_abandoned_operation_harms_nobody
+            f4_a_closed_store_refuses_and_its_watches_end
+            f5_secrets_are_never_shown
+            s1_rings_are_signalled_and_beats_are_not
+            s2_a_watch_that_missed_signals_says_so
+            s3_signals_stay_in_their_namespace
+            e1_a_witness_is_held_once_attested
+            e2_evidence_comes_with_death_only
+            e3_without_witnesses_nothing_is_attested
+            n1_namespaces_and_names_differ_by_every_byte
+        }
+    };
+    ($harness:expr) => {
+        $crate::conformance!(@with __clause_tests $harness);
+    };
+}
+
+/// The names, as a slice of texts.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __clause_names {
+    ([] $($clause:ident)*) => { &[$(stringify!($clause)),*] };
+}
+
+/// One `#[test]` for each name.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __clause_tests {
+    ([$harness:expr] $($clause:ident)*) => { $(
+        #[test]
+        fn $clause() {
+            let harness = $harness;
+            $crate::conformance::run($crate::conformance::$clause(&harness));
+        }
+    )* };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The numbers in the documentation of the trait and those of the suite are the same.
+    #[test]
+    fn every_clause_of_the_contract_has_its_test() {
+        let documented: Vec<String> = include_str!("../store/mod.rs")
+            .lines()
+            .filter_map(|line| line.strip_prefix("/// - **")?.split_once("**"))
+            .map(|(number, _)| number.to_lowercase())
+            .collect();
+        let tested: Vec<&str> = CLAUSES.iter().filter_map(|name| name.split('_').next()).collect();
+        assert_eq!(documented, tested);
+    }
+}

@@ -1,0 +1,359 @@
+//! The driver: a thin loop around the engine, on a thread of its own.
+//!
+//! *Store changes → hint → driver → `step` → read → `step` → compare-and-set → `step` → event → publisher → your code.*
+//! The loop has its own thread and its own single-threaded runtime, so that neither blocking work nor a busy
+//! application can delay a beat; callbacks never run inside it. If the engine ever panics, everything that was led is
+//! lost first, and the loop is started anew afterwards.
+
+mod desk;
+mod history;
+
+use std::collections::BTreeMap;
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use futures_util::stream::{BoxStream, FuturesUnordered, StreamExt};
+use tenure_core::engine::{Class, Config};
+use tenure_core::io::Standing;
+use tenure_core::record::Reason;
+use tenure_core::{Engine, Event as Told, Hint, Input, Now, OpId, Outcome, Output, Reply};
+use tokio::sync::{mpsc, oneshot};
+
+use crate::clock::{Clock, KernelEntropy};
+use crate::event::What;
+use crate::publisher::Publisher;
+use crate::store::{self, Entry, SharedStore, Signal, StoreError, Value, Write};
+use crate::{Name, Timing, Token};
+
+use desk::Desk;
+pub(crate) use desk::Seat;
+use history::Historian;
+
+/// What the handles ask of the loop.
+#[derive(Debug)]
+pub(crate) enum Command {
+    Stand {
+        role: Name,
+        standing: Standing,
+        seat: Arc<Seat>,
+    },
+    Observe {
+        role: Name,
+        seat: Arc<Seat>,
+    },
+    /// The last candidate, or the last observer, of a role is gone.
+    Leave {
+        role: Name,
+    },
+    Release {
+        role: Name,
+        token: Token,
+        reason: Reason,
+    },
+    Stopped {
+        role: Name,
+        token: Token,
+    },
+    Describe {
+        labels: BTreeMap<String, String>,
+        address: Option<String>,
+    },
+    /// Give everything up; answered when nothing is left.
+    Stop {
+        done: oneshot::Sender<()>,
+    },
+    /// For tests: the session is lost at once.
+    ForceLoss,
+}
+
+/// What a loop is made of.
+pub(crate) struct Setup {
+    pub(crate) node: Name,
+    pub(crate) namespace: Name,
+    pub(crate) timing: Timing,
+    pub(crate) class: Class,
+    pub(crate) store: SharedStore,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) publisher: Publisher,
+    pub(crate) commands: mpsc::UnboundedReceiver<Command>,
+    pub(crate) labels: BTreeMap<String, String>,
+    pub(crate) address: Option<String>,
+    pub(crate) abort_if_stuck: bool,
+    pub(crate) election_checks: bool,
+}
+
+/// Starts the loop on its own thread.
+pub(crate) fn spawn(setup: Setup) -> std::io::Result<std::thread::JoinHandle<()>> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let thread = std::thread::Builder::new().name(format!("tenure-{}", setup.node));
+    thread.spawn(move || runtime.block_on(supervise(setup)))
+}
+
+/// Runs the loop; if it panics, everything led is lost first, and then it is started anew.
+async fn supervise(mut setup: Setup) {
+    let mut desk = Desk::new(&setup);
+    loop {
+        let mut driver = Driver::new(&setup, desk);
+        let ended = AssertUnwindSafe(driver.run(&mut setup.commands)).catch_unwind().await;
+        let Err(panic) = ended else {
+            driver.desk.revoke_all(Reason::Shutdown);
+            break;
+        };
+        setup.publisher.tell(What::LoopFailed { error: panic_text(&*panic) });
+        desk = driver.desk;
+        desk.revoke_all(Reason::Fault);
+        // What was led must have stopped before it may be led again from here.
+        desk.all_stopped(&mut setup.commands).await;
+        tokio::time::sleep(setup.timing.beat).await;
+    }
+    setup.publisher.close();
+}
+
+fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "panicked".to_owned())
+}
+
+/// An operation that has ended.
+struct Done {
+    input: Input,
+    error: Option<String>,
+}
+
+struct Driver {
+    engine: Engine,
+    namespace: Name,
+    store: SharedStore,
+    clock: Arc<dyn Clock>,
+    publisher: Publisher,
+    entropy: KernelEntropy,
+    /// Operations on their way.
+    awaited: FuturesUnordered<BoxFuture<'static, Done>>,
+    signals: BoxStream<'static, Signal>,
+    patience: Duration,
+    desk: Desk,
+    historian: Historian,
+    stopping: Option<oneshot::Sender<()>>,
+    /// Whether there are handles left.
+    wanted: bool,
+    /// The last store error told, so that a broken store does not fill the log.
+    last_error: Option<String>,
+}
+
+impl Driver {
+    fn new(setup: &Setup, desk: Desk) -> Self {
+        let config =
+            Config { node: setup.node.clone(), timing: setup.timing, class: setup.class, mutant: None };
+        Self {
+            engine: Engine::new(config),
+            namespace: setup.namespace.clone(),
+            store: setup.store.clone(),
+            clock: setup.clock.clone(),
+            publisher: setup.publisher.clone(),
+            entropy: KernelEntropy,
+            awaited: FuturesUnordered::new(),
+            signals: setup.store.watch(&setup.namespace),
+            // The engine gives up first; this only bounds how long a hung store is held on to.
+            patience: 2 * setup.timing.op_timeout,
+            historian: Historian::start(setup),
+            desk,
+            stopping: None,
+            wanted: true,
+            last_error: None,
+        }
+    }
+
+    async fn run(&mut self, commands: &mut mpsc::UnboundedReceiver<Command>) {
+        for input in self.desk.opening_moves() {
+            self.feed(input);
+        }
+        if let Some(done) = self.desk.stop_wanted() {
+            self.command(Command::Stop { done });
+        }
+        while !self.engine.is_stopped() {
+            let wake = self.desk.next_wake().min(self.engine.next_wake());
+            let input = tokio::select! {
+                biased;
+                Some(done) = self.awaited.next(), if !self.awaited.is_empty() => self.done(done),
+                command = commands.recv(), if self.wanted => match command {
+                    Some(command) => {
+                        self.command(command);
+                        continue;
+                    }
+                    // Nobody is left who could want anything.
+                    None => {
+                        self.wanted = false;
+                        Input::Stop
+                    }
+                },
+                Some(signal) = self.signals.next() => taken_in(signal),
+                () = self.clock.sleep_until(wake) => Input::Wake,
+            };
+            self.feed(input);
+        }
+        self.historian.finish().await;
+        if let Some(done) = self.stopping.take() {
+            let _ = done.send(());
+        }
+    }
+
+    fn command(&mut self, command: Command) {
+        let input = match command {
+            Command::Stand { role, standing, seat } => {
+                self.desk.seat(&role, seat, Some(standing.clone()));
+                Input::Stand { role, standing }
+            }
+            Command::Observe { role, seat } => {
+                self.desk.seat(&role, seat, None);
+                Input::Observe { role }
+            }
+            Command::Leave { role } => {
+                return self.desk.leave(&role).into_iter().for_each(|input| self.feed(input));
+            }
+            Command::Release { role, token, reason } => Input::Release { role, token, reason },
+            Command::Stopped { role, token } => {
+                self.desk.stopped(&role, token);
+                Input::Stopped { role, token }
+            }
+            Command::Describe { labels, address } => {
+                self.desk.describe(&labels, address.as_ref());
+                Input::Describe { labels, address }
+            }
+            Command::Stop { done } => {
+                self.stopping = Some(done);
+                Input::Stop
+            }
+            Command::ForceLoss => Input::ClockFault,
+        };
+        self.feed(input);
+    }
+
+    /// One step, and everything that follows from it at once.
+    fn feed(&mut self, input: Input) {
+        let mut inputs = vec![input];
+        while let Some(input) = inputs.pop() {
+            let now = Now { time: self.clock.now(), wall: self.clock.wall() };
+            let input = if self.clock.fault() { Input::ClockFault } else { input };
+            for output in self.engine.step(now, input, &mut self.entropy) {
+                self.carry_out(output, &mut inputs);
+            }
+            self.desk.kill_stuck(now.time);
+        }
+    }
+
+    fn carry_out(&mut self, output: Output, inputs: &mut Vec<Input>) {
+        match output {
+            Output::Read { op, query } => {
+                let (store, namespace) = (self.store.clone(), self.namespace.clone());
+                self.send(op, async move { Ok(Reply::Read(read(&store, &namespace, &query).await?)) });
+            }
+            Output::Write { op, writes } => {
+                let (store, namespace) = (self.store.clone(), self.namespace.clone());
+                self.send(op, async move { Ok(Reply::Written(write(&store, &namespace, writes).await?)) });
+            }
+            Output::Attest { session } => {
+                let (store, namespace) = (self.store.clone(), self.namespace.clone());
+                let attest = async move {
+                    let witness = store.attest(&namespace, session).await.unwrap_or_else(|error| {
+                        tracing::warn!(%error, "no witness for this session: only its lease tells that it is gone");
+                        None
+                    });
+                    Done { input: Input::Attested { session, witness }, error: None }
+                };
+                self.awaited.push(attest.boxed());
+            }
+            Output::Attend { session, witness } => self.store.attend(&self.namespace, session, &witness),
+            Output::Ignore { session } => self.store.ignore(&self.namespace, session),
+            Output::Release { session } => self.store.release(&self.namespace, session),
+            Output::Valid { until } => self.desk.valid_until(until),
+            Output::Event(event) => self.event(event, inputs),
+        }
+    }
+
+    fn send(
+        &mut self,
+        op: OpId,
+        operation: impl Future<Output = Result<Reply, StoreError>> + Send + 'static,
+    ) {
+        let patience = self.patience;
+        let answer = async move {
+            let error = match tokio::time::timeout(patience, operation).await {
+                Ok(Ok(reply)) => return Done { input: Input::Replied { op, reply }, error: None },
+                Ok(Err(error)) => error,
+                Err(_) => StoreError::unknown("store", "no answer in time"),
+            };
+            let reply = Reply::Failed(error.fate());
+            Done { input: Input::Replied { op, reply }, error: Some(error.to_string()) }
+        };
+        self.awaited.push(answer.boxed());
+    }
+
+    /// A broken store says the same over and over: it is told once, until it works again or says something else.
+    fn done(&mut self, done: Done) -> Input {
+        if done.error.is_some() && done.error != self.last_error {
+            let error = done.error.clone().unwrap_or_default();
+            self.publisher.tell(What::StoreFailed { error });
+        }
+        self.last_error = done.error;
+        done.input
+    }
+
+    fn event(&mut self, event: Told, inputs: &mut Vec<Input>) {
+        if let Told::Checked = event {
+            return self.desk.checked(&self.engine);
+        }
+        self.historian.note(&event);
+        // Work is told before people are.
+        self.desk.take(&event, &self.engine, inputs);
+        self.desk.tell(event, self.clock.now());
+    }
+}
+
+fn taken_in(signal: Signal) -> Input {
+    match signal {
+        Signal::Changed(entry) => Input::Hinted(Hint::Changed(decode(entry))),
+        Signal::Resync => Input::Hinted(Hint::Resync),
+        Signal::Forgot => Input::Hinted(Hint::Forgot),
+        Signal::Witnessed(evidence) => Input::Witnessed(evidence),
+    }
+}
+
+fn decode(entry: Entry) -> tenure_core::Entry {
+    let value = entry.value.to_record(&entry.key);
+    tenure_core::Entry { key: entry.key, version: entry.version, value }
+}
+
+async fn read(
+    store: &SharedStore,
+    namespace: &Name,
+    query: &tenure_core::Query,
+) -> Result<Vec<tenure_core::Entry>, StoreError> {
+    Ok(store.read(namespace, query).await?.into_iter().map(decode).collect())
+}
+
+async fn write(
+    store: &SharedStore,
+    namespace: &Name,
+    writes: Vec<tenure_core::Write>,
+) -> Result<Vec<Outcome>, StoreError> {
+    let encode = |write: tenure_core::Write| Write {
+        key: write.key,
+        expect: write.expect,
+        put: write.put.map(|(version, record)| (version, Value::of_record(&record))),
+        ring: write.ring,
+    };
+    let writes: Vec<Write> = writes.into_iter().map(encode).collect();
+    let outcomes = store.write(namespace, &writes).await?;
+    Ok(outcomes.into_iter().map(outcome).collect())
+}
+
+fn outcome(outcome: store::Outcome) -> Outcome {
+    match outcome {
+        store::Outcome::Applied => Outcome::Applied,
+        store::Outcome::Conflict(found) => Outcome::Conflict(found.map(decode)),
+        store::Outcome::Failed(error) => Outcome::Failed(error.fate()),
+    }
+}

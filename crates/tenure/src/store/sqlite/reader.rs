@@ -1,0 +1,201 @@
+//! The one thread of a handle that reads, and that listens to the bell.
+//!
+//! It sleeps in one `poll` for both: a question of its own process, and the bell. So a change is read by the very
+//! thread that the kernel woke.
+
+use std::io::{ErrorKind, Read};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::mpsc::{Receiver, TryRecvError};
+
+use rusqlite::{Connection, Error};
+use rustix::event::{PollFd, PollFlags, poll};
+use tokio::sync::oneshot;
+
+use super::super::hub::Hub;
+use super::super::{Entry, Name, Query, Signal, StoreError};
+use super::file::SharedFile;
+use super::{fault, rows, schema};
+
+/// A question; it answers by itself.
+pub(super) type Ask = Box<dyn FnOnce(&mut Reader) -> Then + Send>;
+
+/// Whether the reader goes on after an [`Ask`], or whom it tells once the file is closed.
+#[derive(Debug)]
+pub(super) enum Then {
+    GoOn,
+    Stop(oneshot::Sender<()>),
+}
+
+/// More changes than this at once: whoever watches had better look at everything.
+const MOST_CHANGES: u32 = 1024;
+
+/// Whether the bell can be heard: not tried yet, yes, or no.
+#[derive(Debug, Default)]
+pub(super) struct Hearing(AtomicU8);
+
+impl Hearing {
+    const YES: u8 = 1;
+    const NO: u8 = 2;
+
+    pub(super) fn works(&self) -> bool {
+        self.0.load(Ordering::Acquire) == Self::YES
+    }
+}
+
+/// The connection that reads.
+#[derive(Debug)]
+pub(super) struct Reader {
+    connection: Connection,
+    file: Arc<SharedFile>,
+    hub: Arc<Hub>,
+    ears: Option<OwnedFd>,
+    hearing: Arc<Hearing>,
+    /// The number of the last change that was told.
+    told: i64,
+}
+
+impl Reader {
+    pub(super) fn new(
+        connection: Connection,
+        file: Arc<SharedFile>,
+        hub: Arc<Hub>,
+        hearing: Arc<Hearing>,
+    ) -> Result<Self, StoreError> {
+        let told =
+            schema::last_change(&connection).map_err(|error| fault::before_commit(file.path(), error))?;
+        Ok(Self { connection, file, hub, ears: None, hearing, told })
+    }
+
+    /// Works until told to stop, or until nobody is left to tell it.
+    pub(super) fn run(mut self, asks: &Receiver<Ask>, mut nudged: UnixStream) {
+        loop {
+            let rung = self.sleep(&nudged);
+            drain(&mut nudged);
+            loop {
+                match asks.try_recv() {
+                    Ok(ask) => {
+                        if let Then::Stop(done) = ask(&mut self) {
+                            drop(self);
+                            let _ = done.send(());
+                            return;
+                        }
+                    }
+                    Err(TryRecvError::Empty) => break,
+                    Err(TryRecvError::Disconnected) => return,
+                }
+            }
+            if rung {
+                self.on_bell();
+            }
+        }
+    }
+
+    /// Everything that a query asks for, as of one moment.
+    pub(super) fn read(&mut self, namespace: &Name, query: &Query) -> Result<Vec<Entry>, StoreError> {
+        self.file.check()?;
+        let mut read = || {
+            let moment = self.connection.transaction()?;
+            rows::select(&moment, namespace, query)
+        };
+        read().map_err(|error| fault::before_commit(self.file.path(), error))
+    }
+
+    /// The names of the sessions that are over, whatever their namespace.
+    pub(super) fn sessions_over(&self) -> Result<std::collections::HashSet<String>, Error> {
+        let mut select = self.connection.prepare(
+            "SELECT name FROM registers
+             WHERE kind = 'session' AND json_valid(value) AND value ->> '$.state' IN ('closed', 'expelled')",
+        )?;
+        select.query_map([], |row| row.get(0))?.collect()
+    }
+
+    /// Begins to listen, and tells what happened since this handle was opened, so that nothing falls in between.
+    pub(super) fn listen(&mut self) {
+        if self.ears.is_none() && self.hearing.0.load(Ordering::Acquire) != Hearing::NO {
+            self.put_ears_on();
+        }
+        self.tell_changes();
+    }
+
+    fn put_ears_on(&mut self) {
+        match self.file.bell().listen() {
+            Ok(ears) => {
+                self.ears = Some(ears);
+                self.hearing.0.store(Hearing::YES, Ordering::Release);
+            }
+            Err(error) => {
+                tracing::warn!(%error, "the bell cannot be watched; changes are found at the next beat");
+                self.ears = None;
+                self.hearing.0.store(Hearing::NO, Ordering::Release);
+            }
+        }
+    }
+
+    /// Sleeps until asked or rung; true if rung.
+    fn sleep(&self, nudged: &UnixStream) -> bool {
+        let mut fds = vec![PollFd::new(nudged, PollFlags::IN)];
+        fds.extend(self.ears.iter().map(|ears| PollFd::new(ears, PollFlags::IN)));
+        let _ = poll(&mut fds, None);
+        fds.get(1).is_some_and(|ears| !ears.revents().is_empty())
+    }
+
+    /// Empties the ears before it looks, so that a ring while looking is heard again.
+    fn on_bell(&mut self) {
+        if let Some(ears) = &self.ears {
+            let mut events = [0_u8; 4096];
+            while rustix::io::read(ears, &mut events[..]).is_ok_and(|read| read == events.len()) {}
+        }
+        if self.file.renew_bell().unwrap_or(false) {
+            self.put_ears_on();
+            self.hub.send_all(&Signal::Resync);
+        }
+        self.tell_changes();
+    }
+
+    fn tell_changes(&mut self) {
+        if !self.hub.is_watched() || self.file.check().is_err() {
+            return;
+        }
+        if let Err(error) = self.try_to_tell() {
+            tracing::warn!(%error, "could not read what changed");
+            self.hub.send_all(&Signal::Resync);
+        }
+    }
+
+    /// A number lower than the one told means that the file was put back to an older state in place.
+    fn try_to_tell(&mut self) -> Result<(), Error> {
+        let moment = self.connection.transaction()?;
+        let last = schema::last_change(&moment)?;
+        if last < self.told {
+            self.hub.send_all(&Signal::Forgot);
+        }
+        let changes = rows::changed(&moment, self.told, MOST_CHANGES + 1)?;
+        if changes.len() > MOST_CHANGES as usize {
+            self.hub.send_all(&Signal::Resync);
+        } else {
+            for (namespace, entry) in changes {
+                self.hub.send(&namespace, &Signal::Changed(entry));
+            }
+            for namespace in rows::deleted(&moment, self.told)? {
+                self.hub.send(&namespace, &Signal::Resync);
+            }
+        }
+        self.told = last;
+        moment.finish()
+    }
+}
+
+/// The other end never blocks on this one, so a nudge may be many bytes.
+fn drain(nudged: &mut UnixStream) {
+    let mut bytes = [0; 64];
+    loop {
+        match nudged.read(&mut bytes) {
+            Ok(read) if read == bytes.len() => {}
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            _ => return,
+        }
+    }
+}

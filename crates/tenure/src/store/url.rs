@@ -1,0 +1,119 @@
+//! Stores by name: what people write on command lines and in configuration.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+
+use super::hub::lock;
+use super::{Memory, SharedStore, StoreError};
+
+const STORE: &str = "store";
+
+/// Opens the store that a URL names.
+///
+/// | URL | store |
+/// |---|---|
+/// | `memory:`, `memory:NAME` | registers in this process; the same name gives the same registers |
+/// | `sqlite:` | the embedded store, in the user's state directory |
+/// | `sqlite:PATH`, `sqlite:///PATH` | the embedded store in that file, from here or from the root |
+///
+/// # Errors
+/// If the URL names no store that this build has, or if the store cannot be opened. Messages show the scheme only:
+/// the rest may hold a secret.
+pub fn open(url: &str) -> Result<SharedStore, StoreError> {
+    let Some((scheme, rest)) = url.split_once(':') else {
+        return Err(refuse(format!(
+            "a store is named by a URL, such as {KNOWN}; a file is named as sqlite:PATH"
+        )));
+    };
+    match scheme {
+        "memory" => Ok(Arc::new(memory(rest))),
+        "sqlite" => sqlite(rest),
+        "redis" | "rediss" | "valkey" => Err(lacking(scheme, "redis")),
+        "postgres" | "postgresql" => Err(lacking(scheme, "postgres")),
+        "mysql" | "mariadb" => Err(lacking(scheme, "mysql")),
+        "peers" => Err(lacking(scheme, "peers")),
+        other => {
+            let shown: String = other.chars().take(20).collect();
+            Err(refuse(format!("{shown:?} is not a kind of store; this build knows {KNOWN}")))
+        }
+    }
+}
+
+#[cfg(feature = "sqlite")]
+const KNOWN: &str = "sqlite:, sqlite:PATH, memory: and memory:NAME";
+#[cfg(not(feature = "sqlite"))]
+const KNOWN: &str = "memory: and memory:NAME";
+
+/// The registers of that name, which last as long as the process.
+fn memory(name: &str) -> Memory {
+    static NAMED: Mutex<BTreeMap<String, Memory>> = Mutex::new(BTreeMap::new());
+    lock(&NAMED).entry(name.to_owned()).or_default().clone()
+}
+
+#[cfg(feature = "sqlite")]
+fn sqlite(rest: &str) -> Result<SharedStore, StoreError> {
+    let path = match rest.strip_prefix("//") {
+        None if rest.is_empty() => super::Sqlite::default_path()?,
+        None => rest.into(),
+        Some(absolute) if absolute.starts_with('/') => absolute.into(),
+        Some(_) => {
+            return Err(refuse(
+                "sqlite://PATH names no file: write sqlite:PATH, or sqlite:///PATH from the root".into(),
+            ));
+        }
+    };
+    Ok(Arc::new(super::Sqlite::open(path)?))
+}
+
+#[cfg(not(feature = "sqlite"))]
+fn sqlite(_: &str) -> Result<SharedStore, StoreError> {
+    Err(lacking("sqlite", "sqlite"))
+}
+
+fn lacking(scheme: &str, feature: &str) -> StoreError {
+    refuse(format!("this build has no {scheme}: store (feature `{feature}`); it knows {KNOWN}"))
+}
+
+fn refuse(message: String) -> StoreError {
+    StoreError::not_applied(STORE, message).permanent()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn the_same_name_gives_the_same_memory() {
+        let identity = |url| async move { open(url).unwrap().describe().await.unwrap().identity };
+        assert_eq!(identity("memory:a").await, identity("memory:a").await);
+        assert_ne!(identity("memory:a").await, identity("memory:").await);
+    }
+
+    #[cfg(feature = "sqlite")]
+    #[tokio::test]
+    async fn a_file_by_its_path() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("deep/er.db");
+        for url in [format!("sqlite:{}", path.display()), format!("sqlite://{}", path.display())] {
+            let store = open(&url).unwrap();
+            assert_eq!(store.to_string(), format!("sqlite:{}", path.canonicalize().unwrap().display()));
+        }
+    }
+
+    #[test]
+    fn what_is_not_a_store_is_told_without_showing_secrets() {
+        for (url, part) in [
+            ("tenure.db", "sqlite:PATH"),
+            ("redis://:hunter2@host/0", "no redis: store"),
+            ("postgres://u:hunter2@h/d", "no postgres: store"),
+            ("peers:hunter2", "no peers: store"),
+            ("hunter2", "URL"),
+            ("nope://u:hunter2@h", "memory:NAME"),
+            ("sqlite://relative.db", "sqlite:///PATH"),
+        ] {
+            let message = open(url).expect_err(url).to_string();
+            assert!(message.contains(part), "{url}: {message}");
+            assert!(!message.contains("hunter2"), "{message}");
+        }
+    }
+}

@@ -1,0 +1,286 @@
+//! Elections through the library, on the in-process store: what a user of the crate sees.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use tenure::event::What;
+use tenure::testing::{Memory, force_loss, on};
+use tenure::{Held, Name, Operator, Reason, State};
+
+const TTL: Duration = Duration::from_millis(500);
+/// Long enough for anything that happens at all.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+async fn soon<T>(future: impl Future<Output = T>) -> T {
+    tokio::time::timeout(PATIENCE, future).await.expect("it happens in time")
+}
+
+fn operator(store: &Memory) -> Operator {
+    Operator::new(Arc::new(store.clone()), Name::new("default").unwrap(), "tester")
+}
+
+#[tokio::test]
+async fn one_of_three_leads_and_the_next_takes_over_when_it_stops() {
+    let store = Memory::new();
+    let mut nodes = Vec::new();
+    for n in 1..=3 {
+        nodes.push(on(&store).name(format!("node-{n}")).ttl(TTL).start().await.unwrap());
+    }
+    let mut candidates = Vec::new();
+    for node in &nodes {
+        candidates.push(node.candidate("scheduler").await.unwrap());
+    }
+    let mut last = tenure::Token(0);
+    for _ in 0..3 {
+        let elections: Vec<_> = candidates.iter().map(|candidate| Box::pin(candidate.elected())).collect();
+        let (tenure, index, _) = soon(futures_util::future::select_all(elections)).await;
+        let tenure = tenure.expect("somebody is elected");
+        assert!(tenure.check() && tenure.token() > last);
+        assert_eq!(candidates.iter().filter(|candidate| candidate.lead().is_some()).count(), 1);
+        last = tenure.token();
+        drop(tenure);
+        candidates.remove(index);
+        soon(nodes.remove(index).stop()).await;
+    }
+}
+
+#[tokio::test]
+async fn work_is_dropped_when_the_tenure_is_lost_and_it_stands_again() {
+    let node = on(&Memory::new()).name("a").ttl(TTL).start().await.unwrap();
+    let candidate = node.candidate("scheduler").await.unwrap();
+    let tenure = soon(candidate.elected()).await.unwrap();
+    let first = tenure.token();
+    let held = soon(tenure.hold(|lead| {
+        assert!(lead.check());
+        force_loss(&node);
+        std::future::pending::<()>()
+    }))
+    .await;
+    assert_eq!(held, Held::Lost(Reason::ClockFault));
+    let again = soon(candidate.elected()).await.unwrap();
+    assert!(again.token() > first);
+}
+
+#[tokio::test]
+async fn work_that_asks_to_be_told_winds_down_before_the_role_is_given_up() {
+    let store = Memory::new();
+    let node = on(&store).name("a").ttl(TTL).start().await.unwrap();
+    let other = on(&store).name("b").ttl(TTL).start().await.unwrap();
+    let candidate = node.candidate("scheduler").await.unwrap();
+    let tenure = soon(candidate.elected()).await.unwrap();
+    let successor = other.candidate("scheduler").await.unwrap();
+    let wound_down = AtomicUsize::new(0);
+    let asking = operator(&store);
+    let role = Name::new("scheduler").unwrap();
+    let (held, stepped) = soon(async {
+        tokio::join!(
+            tenure.hold(|lead| async move {
+                lead.draining().await;
+                assert!(lead.check(), "still covered while winding down");
+                7
+            }),
+            asking.step_down(&role, "a test", PATIENCE)
+        )
+    })
+    .await;
+    wound_down.fetch_add(1, Ordering::SeqCst);
+    assert_eq!(held, Held::Returned(7));
+    assert_eq!(stepped.unwrap().node.as_str(), "b");
+    assert!(soon(successor.elected()).await.unwrap().check());
+}
+
+#[tokio::test]
+async fn a_transfer_waits_for_its_target_and_refuses_a_stranger() {
+    let store = Memory::new();
+    let mut nodes = Vec::new();
+    for name in ["a", "b", "c"] {
+        let node = on(&store).name(name).ttl(TTL).start().await.unwrap();
+        nodes.push((node.candidate("scheduler").await.unwrap(), node));
+    }
+    let asking = operator(&store);
+    let role = Name::new("scheduler").unwrap();
+    for target in ["a", "b", "c", "a"] {
+        let target = Name::new(target).unwrap();
+        let leader = loop {
+            // The first look may come before the nodes have seen each other beat.
+            match soon(asking.transfer(&role, &target, "a test", PATIENCE, PATIENCE)).await {
+                Ok(leader) => break leader,
+                Err(
+                    tenure::Error::NoSuchRole { .. }
+                    | tenure::Error::NobodyLeads(_)
+                    | tenure::Error::NoTarget { .. },
+                ) => {
+                    tokio::time::sleep(Duration::from_millis(20)).await;
+                }
+                Err(error) => panic!("{error}"),
+            }
+        };
+        assert_eq!(leader.node, target);
+    }
+    let stranger = Name::new("z").unwrap();
+    let refused = asking.transfer(&role, &stranger, "", PATIENCE, PATIENCE).await.unwrap_err().to_string();
+    assert!(refused.contains("no node of that name"), "{refused}");
+}
+
+#[tokio::test]
+async fn a_paused_role_is_led_by_nobody_until_it_is_resumed() {
+    let store = Memory::new();
+    let node = on(&store).name("a").ttl(TTL).start().await.unwrap();
+    let candidate = node.candidate("scheduler").await.unwrap();
+    let tenure = soon(candidate.elected()).await.unwrap();
+    let asking = operator(&store);
+    let role = Name::new("scheduler").unwrap();
+    let (held, paused) = soon(async {
+        tokio::join!(tenure.hold(|_| std::future::pending::<()>()), asking.pause(&role, "", PATIENCE))
+    })
+    .await;
+    assert_eq!((held, paused.unwrap()), (Held::Lost(Reason::Paused), None));
+    soon(async {
+        while candidate.state() != State::Paused {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    })
+    .await;
+    assert!(asking.resume(&role).await.unwrap());
+    assert!(soon(candidate.elected()).await.unwrap().check());
+}
+
+#[tokio::test]
+async fn a_second_process_of_one_name_waits_and_says_so() {
+    let store = Memory::new();
+    let first = on(&store).name("a").ttl(TTL).start().await.unwrap();
+    let leading = first.candidate("scheduler").await.unwrap();
+    let _tenure = soon(leading.elected()).await.unwrap();
+    let second = on(&store).name("a").ttl(TTL).start().await.unwrap();
+    let mut events = second.events();
+    let waiting = second.candidate("other-role").await.unwrap();
+    soon(async { while !matches!(events.next().await.unwrap().what, What::NameTaken { .. }) {} }).await;
+    assert!(waiting.elected_within(2 * TTL).await.is_none());
+    drop(_tenure);
+    soon(first.stop()).await;
+    assert!(soon(waiting.elected()).await.is_some());
+}
+
+#[tokio::test]
+async fn observers_learn_who_leads_and_where() {
+    let store = Memory::new();
+    let watching = on(&store).name("watcher").ttl(TTL).start().await.unwrap();
+    let observer = watching.observer("scheduler").await.unwrap();
+    let mut leaders = observer.leaders();
+    assert_eq!(soon(leaders.next()).await.unwrap(), None);
+    let node = on(&store).name("a").address("http://10.0.0.1:80").ttl(TTL).start().await.unwrap();
+    let candidate = node.candidate("scheduler").await.unwrap();
+    let tenure = soon(candidate.elected()).await.unwrap();
+    let found = soon(async {
+        loop {
+            if let Some(leader) = leaders.next().await.unwrap()
+                && leader.address.is_some()
+            {
+                return leader;
+            }
+        }
+    })
+    .await;
+    assert_eq!((found.node.as_str(), found.token), ("a", tenure.token()));
+    assert_eq!(found.address.as_deref(), Some("http://10.0.0.1:80"));
+}
+
+#[tokio::test]
+async fn a_slow_or_panicking_listener_harms_nobody() {
+    let heard = Arc::new(AtomicUsize::new(0));
+    let counter = heard.clone();
+    let node = on(&Memory::new())
+        .name("a")
+        .ttl(TTL)
+        .listen(|_| panic!("a listener that panics"))
+        .listen(|_| std::thread::sleep(10 * TTL))
+        .listen(move |_| _ = counter.fetch_add(1, Ordering::SeqCst))
+        .start()
+        .await
+        .unwrap();
+    let candidate = node.candidate("scheduler").await.unwrap();
+    let tenure = soon(candidate.elected()).await.unwrap();
+    tokio::time::sleep(3 * TTL).await;
+    assert!(tenure.check(), "three leases later it still leads");
+    assert!(heard.load(Ordering::SeqCst) >= 3);
+}
+
+#[tokio::test]
+async fn blocking_work_does_not_delay_the_beats() {
+    let node = on(&Memory::new()).name("a").ttl(TTL).start().await.unwrap();
+    let candidate = node.candidate("scheduler").await.unwrap();
+    let tenure = soon(candidate.elected()).await.unwrap();
+    // The only thread of this runtime is blocked; the loop has its own.
+    std::thread::sleep(5 * TTL);
+    assert!(tenure.check());
+}
+
+#[tokio::test]
+async fn a_store_that_fails_makes_the_leader_stop_in_time_and_it_recovers() {
+    let store = Memory::new();
+    let node = on(&store).name("a").ttl(TTL).start().await.unwrap();
+    let mut events = node.events();
+    let candidate = node.candidate("scheduler").await.unwrap();
+    let tenure = soon(candidate.elected()).await.unwrap();
+    let lead = tenure.lead();
+    store.fail(Some(tenure::store::Fate::Unknown));
+    let held = soon(tenure.hold(|_| std::future::pending::<()>())).await;
+    assert_eq!(held, Held::Lost(Reason::LeaseExpired));
+    store.fail(None);
+    assert!(!lead.check() || lead.remaining() > Duration::ZERO);
+    let again = soon(candidate.elected()).await.unwrap();
+    assert!(again.token() > lead.token() && !lead.check());
+    let mut seen = Vec::new();
+    while let Some(Some(event)) = futures_util::FutureExt::now_or_never(events.next()) {
+        seen.push(event);
+    }
+    assert!(seen.windows(2).all(|pair| pair[1].sequence == pair[0].sequence + 1), "numbered without gaps");
+    let position = |wanted: fn(&What) -> bool| seen.iter().position(|event| wanted(&event.what));
+    let order = [
+        position(|what| matches!(what, What::Elected { .. })),
+        position(|what| matches!(what, What::StoreFailed { .. })),
+        position(|what| matches!(what, What::InDoubt { .. })),
+        position(|what| matches!(what, What::Draining { forced: true, .. })),
+        position(|what| matches!(what, What::Lost { .. })),
+    ];
+    assert!(order.iter().all(Option::is_some) && order.is_sorted(), "{order:?}");
+}
+
+#[tokio::test]
+async fn node_lead_campaigns_again_until_the_node_is_stopped() {
+    let node = on(&Memory::new()).name("a").ttl(TTL).start().await.unwrap();
+    let runs = Arc::new(AtomicUsize::new(0));
+    let (counter, stopping) = (runs.clone(), node.clone());
+    let led = soon(node.lead("scheduler", move |lead| {
+        let (counter, stopping) = (counter.clone(), stopping.clone());
+        async move {
+            assert!(lead.check());
+            if counter.fetch_add(1, Ordering::SeqCst) == 2 {
+                tokio::spawn(async move { stopping.stop().await });
+                std::future::pending::<()>().await;
+            }
+        }
+    }))
+    .await;
+    led.unwrap();
+    assert_eq!(runs.load(Ordering::SeqCst), 3);
+}
+
+#[tokio::test]
+async fn a_history_is_kept_with_reasons() {
+    let store = Memory::new();
+    let node = on(&store).name("a").ttl(TTL).start().await.unwrap();
+    let candidate = node.candidate("scheduler").await.unwrap();
+    soon(candidate.elected()).await.unwrap().resign();
+    let tenure = soon(candidate.elected()).await.unwrap();
+    let second = tenure.token();
+    drop(tenure);
+    soon(node.stop()).await;
+    let history = operator(&store).history(None).await.unwrap();
+    let tenures = &history[&Name::new("scheduler").unwrap()].tenures;
+    let reasons: Vec<_> = tenures.iter().take(2).map(|past| past.reason).collect();
+    assert_eq!(reasons, [Some(Reason::Resigned), Some(Reason::Finished)]);
+    assert_eq!(tenures[1].token, second);
+}

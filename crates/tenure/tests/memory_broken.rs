@@ -1,0 +1,347 @@
+//! The suite can fail: stores that break one clause each are caught by that clause.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::{Arc, Mutex};
+
+use async_trait::async_trait;
+use futures_util::StreamExt;
+use futures_util::future::BoxFuture;
+use futures_util::stream::{BoxStream, select};
+use tenure::conformance::{self, Harness};
+use tenure::store::{
+    Description, Entry, Key, Kind, Memory, Name, Outcome, Query, SessionId, SharedStore, Signal, Store,
+    StoreError, Value, Version, Witness, Write,
+};
+use tenure_core::Token;
+
+/// A mistake that somebody might make.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Flaw {
+    /// A kind is listed, but never more than one of it.
+    ListsOne,
+    /// A write shows before it was decided.
+    ShowsWhatLost,
+    /// A query for nothing gives everything.
+    EmptyIsAll,
+    /// What is there is not looked at.
+    IgnoresConflicts,
+    /// Looks first and writes later, without a lock.
+    LooksThenWrites,
+    /// One conflict spoils the batch.
+    AllOrNothing,
+    /// `expect: None` matches whatever there is.
+    NoneMatchesAnything,
+    /// Roles can be deleted.
+    DeletesRoles,
+    /// Tokens can fall.
+    LowersTokens,
+    /// The version stored is a counter of its own.
+    ReplacesVersions,
+    /// Values are normalised.
+    NormalisesValues,
+    /// Acknowledged, and forgotten with the handle.
+    ForgetsAtClose,
+    /// Only so much fits.
+    CutsBatches,
+    /// Says that it did not happen, although it did.
+    LiesAboutFate,
+    /// Carries out later what it said it had not done.
+    AppliesLater,
+    /// Goes on after it was closed.
+    NeverCloses,
+    /// Shows its password.
+    ShowsSecrets,
+    /// Beats ring.
+    RingsForBeats,
+    /// Loses every signal but the last of a batch, and says nothing.
+    LosesSignals,
+    /// Signals reach every namespace.
+    CrossesNamespaces,
+    /// Claims to have witnesses.
+    ClaimsWitnesses,
+    /// Names have no case.
+    FoldsCase,
+}
+
+/// The in-process store with one flaw.
+struct Flawed {
+    inner: Memory,
+    flaw: Flaw,
+    shared: Arc<Shared>,
+}
+
+#[derive(Default)]
+struct Shared {
+    namespaces: Mutex<Vec<Name>>,
+    tokens: Mutex<BTreeMap<Version, Token>>,
+    postponed: Mutex<Vec<Write>>,
+}
+
+const SECRET: &str = "hunter2";
+
+impl Flawed {
+    async fn current(&self, namespace: &Name, key: &Key) -> Option<Version> {
+        let query = Query { keys: vec![key.clone()], kinds: Vec::new() };
+        self.inner.read(namespace, &query).await.ok()?.first().map(|found| found.version)
+    }
+
+    /// How the flaw bends one write.
+    async fn bend(&self, namespace: &Name, mut write: Write) -> Write {
+        match self.flaw {
+            Flaw::IgnoresConflicts => write.expect = self.current(namespace, &write.key).await,
+            Flaw::LooksThenWrites if self.current(namespace, &write.key).await == write.expect => {
+                tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+                write.expect = self.current(namespace, &write.key).await;
+            }
+            Flaw::NoneMatchesAnything if write.expect.is_none() => {
+                write.expect = self.current(namespace, &write.key).await;
+            }
+            Flaw::RingsForBeats => write.ring = true,
+            _ => {}
+        }
+        write.key = self.inward(&write.key);
+        if let Some((version, value)) = &mut write.put {
+            self.bend_value(version, value);
+        }
+        write
+    }
+
+    fn bend_value(&self, version: &mut Version, value: &mut Value) {
+        match self.flaw {
+            Flaw::ReplacesVersions => version.0 &= u128::from(u64::MAX),
+            Flaw::NormalisesValues => {
+                *value = Value::of(&value.parse::<serde_json::Value>().unwrap(), value.token)
+            }
+            Flaw::LowersTokens => {
+                let token = value.token.take();
+                self.shared.tokens.lock().unwrap().extend(token.map(|token| (*version, token)));
+            }
+            _ => {}
+        }
+    }
+
+    fn inward(&self, key: &Key) -> Key {
+        match (self.flaw, key) {
+            (Flaw::DeletesRoles, Key::Named(epoch, Kind::Role, name)) => {
+                Key::Named(*epoch, Kind::Task, name.clone())
+            }
+            (Flaw::FoldsCase, Key::Named(epoch, kind, name)) => {
+                Key::Named(*epoch, *kind, Name::new(name.as_str().to_lowercase()).unwrap())
+            }
+            _ => key.clone(),
+        }
+    }
+
+    fn outward(&self, mut entry: Entry) -> Entry {
+        if let (Flaw::DeletesRoles, Key::Named(epoch, Kind::Task, name)) = (self.flaw, &entry.key) {
+            entry.key = Key::Named(*epoch, Kind::Role, name.clone());
+        }
+        if self.flaw == Flaw::LowersTokens {
+            entry.value.token = self.shared.tokens.lock().unwrap().get(&entry.version).copied();
+        }
+        entry
+    }
+
+    fn outcome(&self, outcome: Outcome) -> Outcome {
+        match outcome {
+            Outcome::Conflict(found) => Outcome::Conflict(found.map(|found| self.outward(found))),
+            other => other,
+        }
+    }
+
+    /// The flaws of a whole batch; none if it is to be carried out as it is.
+    async fn spoil(&self, namespace: &Name, writes: &[Write]) -> Option<Vec<Outcome>> {
+        if self.flaw == Flaw::AllOrNothing {
+            let mut spoilt = false;
+            for write in writes {
+                spoilt |= self.current(namespace, &write.key).await != write.expect;
+            }
+            return (spoilt && writes.len() > 1)
+                .then(|| writes.iter().map(|_| Outcome::Conflict(None)).collect());
+        }
+        if self.flaw == Flaw::ShowsWhatLost && writes.len() > 1 {
+            let mut loser = writes[0].clone();
+            loser.expect = self.current(namespace, &loser.key).await;
+            let winner = Write { expect: loser.put.as_ref().map(|put| put.0), ..writes[1].clone() };
+            self.inner.write(namespace, &[loser]).await.unwrap();
+            tokio::task::yield_now().await;
+            self.inner.write(namespace, &[winner]).await.unwrap();
+            return Some(vec![Outcome::Conflict(None), Outcome::Applied]);
+        }
+        None
+    }
+}
+
+impl fmt::Debug for Flawed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let password = if self.flaw == Flaw::ShowsSecrets { SECRET } else { "…" };
+        f.debug_struct("Flawed").field("password", &password).finish_non_exhaustive()
+    }
+}
+
+impl fmt::Display for Flawed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("flawed")
+    }
+}
+
+#[async_trait]
+impl Store for Flawed {
+    async fn read(&self, namespace: &Name, query: &Query) -> Result<Vec<Entry>, StoreError> {
+        let mut query = query.clone();
+        query.keys = query.keys.iter().map(|key| self.inward(key)).collect();
+        if self.flaw == Flaw::EmptyIsAll && query == Query::default() {
+            query.kinds =
+                Kind::ALL.map(|kind| (tenure::store::Epoch(18_000_000_000_000_000_001), kind)).to_vec();
+        }
+        let mut found = self.inner.read(namespace, &query).await?;
+        if self.flaw == Flaw::ListsOne && !query.kinds.is_empty() {
+            found.truncate(1);
+        }
+        let postponed: Vec<_> = std::mem::take(&mut *self.shared.postponed.lock().unwrap());
+        if !postponed.is_empty() {
+            self.inner.write(namespace, &postponed).await?;
+            found = self.inner.read(namespace, &query).await?;
+        }
+        Ok(found.into_iter().map(|entry| self.outward(entry)).collect())
+    }
+
+    async fn write(&self, namespace: &Name, writes: &[Write]) -> Result<Vec<Outcome>, StoreError> {
+        self.shared.namespaces.lock().unwrap().push(namespace.clone());
+        if let Some(outcomes) = self.spoil(namespace, writes).await {
+            return Ok(outcomes);
+        }
+        let mut bent = Vec::new();
+        for write in writes {
+            bent.push(self.bend(namespace, write.clone()).await);
+        }
+        if self.flaw == Flaw::CutsBatches {
+            bent.truncate(100);
+        }
+        if self.flaw == Flaw::LosesSignals && bent.len() > 200 {
+            bent.iter_mut().for_each(|write| write.ring = false);
+        }
+        match self.inner.write(namespace, &bent).await {
+            Ok(outcomes) if self.flaw == Flaw::LiesAboutFate && writes[0].key.name().starts_with("amid") => {
+                drop(outcomes);
+                Err(StoreError::not_applied("flawed", "nothing happened, honestly"))
+            }
+            Err(error) if self.flaw == Flaw::AppliesLater => {
+                self.shared.postponed.lock().unwrap().extend_from_slice(writes);
+                Err(error)
+            }
+            outcomes => Ok(outcomes?.into_iter().map(|outcome| self.outcome(outcome)).collect()),
+        }
+    }
+
+    fn watch(&self, namespace: &Name) -> BoxStream<'static, Signal> {
+        let watch = self.inner.watch(namespace);
+        if self.flaw != Flaw::CrossesNamespaces {
+            return watch;
+        }
+        let resync = self.shared.clone();
+        let own = namespace.clone();
+        let crossing = move |signal| {
+            let others = resync.namespaces.lock().unwrap().iter().filter(|other| **other != own).count();
+            futures_util::stream::iter(vec![Signal::Resync; others].into_iter().chain([signal]))
+        };
+        Box::pin(select(watch.flat_map(crossing), futures_util::stream::empty()))
+    }
+
+    async fn attest(&self, namespace: &Name, session: SessionId) -> Result<Option<Witness>, StoreError> {
+        self.inner.attest(namespace, session).await
+    }
+
+    fn release(&self, _: &Name, _: SessionId) {}
+
+    fn attend(&self, _: &Name, _: SessionId, _: &str) {}
+
+    fn ignore(&self, _: &Name, _: SessionId) {}
+
+    async fn describe(&self) -> Result<Description, StoreError> {
+        let described = self.inner.describe().await?;
+        Ok(Description { witnesses_death: self.flaw == Flaw::ClaimsWitnesses, ..described })
+    }
+
+    async fn close(&self) {
+        match self.flaw {
+            Flaw::NeverCloses => {}
+            Flaw::ForgetsAtClose => self.inner.forget(),
+            _ => self.inner.close().await,
+        }
+    }
+}
+
+struct Broken(Memory, Flaw, Arc<Shared>);
+
+#[async_trait]
+impl Harness for Broken {
+    async fn open(&self) -> SharedStore {
+        Arc::new(Flawed { inner: self.0.clone(), flaw: self.1, shared: self.2.clone() })
+    }
+
+    fn secrets(&self) -> Vec<String> {
+        vec![SECRET.to_owned()]
+    }
+}
+
+/// Runs a clause on a store with that flaw; it must fail.
+fn caught(flaw: Flaw, clause: impl for<'a> Fn(&'a dyn Harness) -> BoxFuture<'a, ()> + Send + 'static) {
+    let trial = std::thread::spawn(move || {
+        let harness = Broken(Memory::new(), flaw, Arc::default());
+        tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .start_paused(true)
+            .build()
+            .unwrap()
+            .block_on(clause(&harness));
+    });
+    assert!(trial.join().is_err(), "{flaw:?} went unnoticed");
+}
+
+/// One test for each flaw, named by the clause that has to catch it.
+macro_rules! caught_by {
+    ($($test:ident: $flaw:ident by $clause:ident;)*) => { $(
+        #[test]
+        fn $test() {
+            caught(Flaw::$flaw, |harness| Box::pin(conformance::$clause(harness)));
+        }
+    )* };
+}
+
+caught_by! {
+    lists_one: ListsOne by r1_reads_return_what_was_asked_for_and_exists;
+    shows_what_lost: ShowsWhatLost by r2_reads_return_only_what_was_committed;
+    empty_is_all: EmptyIsAll by r3_an_empty_query_returns_nothing;
+    ignores_conflicts: IgnoresConflicts by w1_a_conflict_changes_nothing_and_shows_what_is_there;
+    ignores_races: IgnoresConflicts by w2_one_winner_per_version;
+    looks_then_writes: LooksThenWrites by w2_one_winner_per_version;
+    all_or_nothing: AllOrNothing by w3_items_of_a_batch_are_independent;
+    none_matches_anything: NoneMatchesAnything by w4_versions_never_match_absence;
+    deletes_roles: DeletesRoles by w5_roles_are_never_deleted;
+    lowers_tokens: LowersTokens by w6_tokens_never_fall;
+    replaces_versions: ReplacesVersions by w7_versions_and_values_come_back_as_given;
+    normalises_values: NormalisesValues by w7_versions_and_values_come_back_as_given;
+    forgets_at_close: ForgetsAtClose by w8_acknowledged_writes_survive;
+    cuts_batches: CutsBatches by w9_large_batches_and_values_fit;
+    lies_about_fate: LiesAboutFate by f1_an_error_never_hides_what_happened;
+    applies_later: AppliesLater by f2_what_was_not_applied_never_comes_later;
+    never_closes: NeverCloses by f4_a_closed_store_refuses_and_its_watches_end;
+    shows_secrets: ShowsSecrets by f5_secrets_are_never_shown;
+    rings_for_beats: RingsForBeats by s1_rings_are_signalled_and_beats_are_not;
+    loses_signals: LosesSignals by s2_a_watch_that_missed_signals_says_so;
+    crosses_namespaces: CrossesNamespaces by s3_signals_stay_in_their_namespace;
+    claims_witnesses_and_holds_none: ClaimsWitnesses by e1_a_witness_is_held_once_attested;
+    claims_witnesses_and_sees_nothing: ClaimsWitnesses by e2_evidence_comes_with_death_only;
+    claims_witnesses: ClaimsWitnesses by e3_without_witnesses_nothing_is_attested;
+    folds_case: FoldsCase by n1_namespaces_and_names_differ_by_every_byte;
+}
+
+/// The flaws are what is caught, not the wrapping: without effect on a clause, it passes.
+#[test]
+fn a_flaw_elsewhere_is_not_caught() {
+    let harness = Broken(Memory::new(), Flaw::ShowsSecrets, Arc::default());
+    conformance::run(conformance::w1_a_conflict_changes_nothing_and_shows_what_is_there(&harness));
+    conformance::run(conformance::s3_signals_stay_in_their_namespace(&harness));
+}

@@ -1,0 +1,238 @@
+//! The embedded store keeps the contract, with real processes that are really killed.
+
+mod sqlite_kit;
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use sqlite_kit::{Child, Task, answer, fresh_space, node, put, run_task};
+use tempfile::TempDir;
+use tenure::conformance::{Harness, Holder};
+use tenure::store::{
+    Fate, Key, Kind, Name, Outcome, Query, Retry, SessionId, SharedStore, Signal, Sqlite, Store, Value,
+    Witness, Write,
+};
+
+/// A file of its own for each test.
+struct OneFile(TempDir);
+
+impl OneFile {
+    fn new() -> Self {
+        Self(tempfile::tempdir().unwrap())
+    }
+
+    fn path(&self) -> std::path::PathBuf {
+        self.0.path().join("tenure.db")
+    }
+}
+
+#[async_trait]
+impl Harness for OneFile {
+    async fn open(&self) -> SharedStore {
+        Arc::new(Sqlite::open(self.path()).unwrap())
+    }
+
+    async fn holder(&self, _: &Name, session: SessionId) -> Option<Box<dyn Holder>> {
+        let mut child = Child::start(&self.path(), Task::Hold(session));
+        let id = child.line();
+        Some(Box::new(Doomed { child, id }))
+    }
+}
+
+struct Doomed {
+    child: Child,
+    id: String,
+}
+
+#[async_trait]
+impl Holder for Doomed {
+    fn witness(&self) -> Witness {
+        Witness { id: self.id.clone(), covers_work: true }
+    }
+
+    async fn kill(self: Box<Self>) {
+        self.child.kill();
+    }
+}
+
+mod sqlite {
+    use super::*;
+
+    tenure::conformance!(OneFile::new());
+}
+
+/// What the tests start as another process: this very binary, told by its environment what to do.
+#[test]
+fn helper_process() {
+    run_task();
+}
+
+#[tokio::test]
+async fn what_a_killed_process_wrote_is_there() {
+    let file = OneFile::new();
+    let mut child = Child::start(&file.path(), Task::WriteForEver);
+    let mut acknowledged = 0;
+    while acknowledged < 20 {
+        acknowledged = child.line().parse::<u64>().unwrap();
+    }
+    child.kill();
+    let store = Sqlite::open(file.path()).unwrap();
+    let found =
+        store.read(&sqlite_kit::SPACE(), &Query { keys: vec![node("n")], kinds: Vec::new() }).await.unwrap();
+    let written: u64 = found[0].value.parse().unwrap();
+    assert!(written >= acknowledged, "{written} < {acknowledged}");
+}
+
+#[tokio::test]
+async fn a_lock_passed_on_outlives_the_release_and_a_crash_leaves_its_file_until_swept() {
+    let (file, session, space) = (OneFile::new(), SessionId(77), fresh_space());
+    let mut child = Child::start(&file.path(), Task::Hold(session));
+    let id = child.line();
+    let lock = file.0.path().join("tenure.db-locks").join(format!("{session}.lock"));
+    assert!(lock.exists());
+    child.kill();
+    assert!(lock.exists(), "nobody was there to remove it");
+    let store = Sqlite::open(file.path()).unwrap();
+    assert!(lock.exists(), "the session may still be live");
+    let over = Value::of(&serde_json::json!({ "state": "expelled" }), None);
+    let key = Key::Session(tenure::store::Epoch(3), session);
+    let write = Write { key, expect: None, put: Some((tenure::store::Version(1), over)), ring: false };
+    store.write(&space, &[write]).await.unwrap();
+    let next = Sqlite::open(file.path()).unwrap();
+    next.describe().await.unwrap();
+    assert!(!lock.exists(), "the session is over, and nobody holds the lock");
+    let mut watch = next.watch(&space);
+    next.attend(&space, session, &id);
+    next.close().await;
+    assert!(answer(&mut watch).await.is_none(), "a missing file is no evidence");
+}
+
+#[tokio::test]
+async fn a_duplicate_of_the_lock_holds_it() {
+    let (file, session, space) = (OneFile::new(), SessionId(78), fresh_space());
+    let (owner, watcher) =
+        (Sqlite::open(file.path()).unwrap().covers_work(false), Sqlite::open(file.path()).unwrap());
+    let mut watch = watcher.watch(&space);
+    let witness = owner.attest(&space, session).await.unwrap().unwrap();
+    assert!(!witness.covers_work);
+    let duplicate = owner.witness_fd(&space, session).unwrap();
+    let lock = file.0.path().join("tenure.db-locks").join(format!("{session}.lock"));
+    let kept = file.0.path().join("kept");
+    std::fs::hard_link(&lock, &kept).unwrap();
+    owner.release(&space, session);
+    assert!(!lock.exists());
+    std::fs::rename(&kept, &lock).unwrap();
+    watcher.attend(&space, session, &witness.id);
+    let free = || std::fs::File::open(&lock).unwrap().try_lock_shared().is_ok();
+    assert!(!free(), "the duplicate holds it");
+    drop(duplicate);
+    assert!(matches!(answer(&mut watch).await, Some(Signal::Witnessed(_))));
+}
+
+#[tokio::test]
+async fn a_hundred_handles_write_and_none_is_turned_away() {
+    let (file, space) = (OneFile::new(), fresh_space());
+    let handles: Vec<_> = (0..100).map(|_| Arc::new(Sqlite::open(file.path()).unwrap())).collect();
+    let tasks: Vec<_> = handles
+        .iter()
+        .enumerate()
+        .map(|(nth, store)| {
+            let (store, space) = (store.clone(), space.clone());
+            tokio::spawn(async move {
+                for round in 0..5 {
+                    let write = put(&node(&format!("n{nth}.{round}")), None, 1);
+                    let outcomes = store.write(&space, &[write]).await.unwrap();
+                    assert!(matches!(outcomes[0], Outcome::Applied));
+                }
+            })
+        })
+        .collect();
+    for task in tasks {
+        task.await.unwrap();
+    }
+    let query = Query { keys: Vec::new(), kinds: vec![(sqlite_kit::EPOCH, Kind::Node)] };
+    assert_eq!(handles[99].read(&space, &query).await.unwrap().len(), 500);
+}
+
+#[tokio::test]
+async fn thirty_processes_write_at_once() {
+    let file = OneFile::new();
+    let mut children: Vec<_> = (0..30).map(|nth| Child::start(&file.path(), Task::WriteSome(nth))).collect();
+    let told: HashSet<String> = children.iter_mut().map(Child::line).collect();
+    assert_eq!(told, HashSet::from(["done".to_owned()]));
+    let store = Sqlite::open(file.path()).unwrap();
+    let query = Query { keys: Vec::new(), kinds: vec![(sqlite_kit::EPOCH, Kind::Node)] };
+    assert_eq!(store.read(&sqlite_kit::SPACE(), &query).await.unwrap().len(), 30 * 10);
+}
+
+#[tokio::test]
+async fn losing_attempts_leave_the_row_and_the_file_as_they_were() {
+    let (file, space) = (OneFile::new(), fresh_space());
+    let store = Sqlite::open(file.path()).unwrap();
+    let first = put(&node("a"), None, 1);
+    store.write(&space, std::slice::from_ref(&first)).await.unwrap();
+    let bytes =
+        || (std::fs::read(file.path()).unwrap(), std::fs::read(file.0.path().join("tenure.db-wal")).unwrap());
+    let before = bytes();
+    for _ in 0..50 {
+        let outcomes = store.write(&space, &[put(&node("a"), None, 2)]).await.unwrap();
+        assert!(
+            matches!(&outcomes[0], Outcome::Conflict(Some(found)) if found.version == first.put.as_ref().unwrap().0)
+        );
+    }
+    assert!(bytes() == before, "not a byte was written");
+}
+
+#[tokio::test]
+async fn a_file_removed_while_in_use_is_noticed() {
+    let (file, space) = (OneFile::new(), fresh_space());
+    let store = Sqlite::open(file.path()).unwrap();
+    let mut watch = store.watch(&space);
+    store.describe().await.unwrap();
+    std::fs::remove_file(file.path()).unwrap();
+    let error = store.write(&space, &[put(&node("a"), None, 1)]).await.unwrap_err();
+    assert_eq!((error.fate(), error.retry()), (Fate::NotApplied, Retry::Never));
+    assert!(error.to_string().contains("removed or replaced"), "{error}");
+    assert!(matches!(answer(&mut watch).await, Some(Signal::Forgot)));
+}
+
+#[tokio::test]
+async fn a_bell_that_was_removed_is_hung_up_again() {
+    let (file, space) = (OneFile::new(), fresh_space());
+    let watcher = Sqlite::open(file.path()).unwrap();
+    let mut watch = watcher.watch(&space);
+    assert!(watcher.describe().await.unwrap().rings);
+    std::fs::remove_file(file.0.path().join("tenure.db-bell")).unwrap();
+    assert!(matches!(answer(&mut watch).await, Some(Signal::Resync)));
+    let writer = Sqlite::open(file.path()).unwrap();
+    writer.write(&space, &[put(&node("a"), None, 1)]).await.unwrap();
+    assert!(matches!(answer(&mut watch).await, Some(Signal::Changed(_))));
+}
+
+/// As root no permission binds, so the other process gives up its privilege.
+#[tokio::test]
+async fn what_this_user_may_not_write_is_said() {
+    use std::os::unix::fs::PermissionsExt;
+    let dir = tempfile::tempdir().unwrap();
+    let chmod = |path: &std::path::Path, mode| {
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
+    };
+    let program = dir.path().join("program");
+    std::fs::copy(std::env::current_exe().unwrap(), &program).unwrap();
+    let (read_only_dir, read_only_file) = (dir.path().join("ro"), dir.path().join("rw/tenure.db"));
+    std::fs::create_dir(&read_only_dir).unwrap();
+    Sqlite::open(&read_only_file).unwrap().close().await;
+    chmod(dir.path(), 0o755);
+    chmod(&read_only_dir, 0o555);
+    chmod(&dir.path().join("rw"), 0o777);
+    chmod(&dir.path().join("rw/tenure.db-bell"), 0o666);
+    chmod(&read_only_file, 0o444);
+    let says = |file: &std::path::Path| Child::start_unprivileged(&program, file, Task::Open).line();
+    let refused = says(&read_only_dir.join("tenure.db"));
+    assert!(refused.contains("write permission"), "{refused}");
+    let refused = says(&read_only_dir.join("deeper/tenure.db"));
+    assert!(refused.contains("create the directory") && refused.contains("write permission"), "{refused}");
+    let refused = says(&read_only_file);
+    assert!(refused.contains("writable") || refused.contains("write permission"), "{refused}");
+}
