@@ -37,7 +37,7 @@ pub trait Visitor {
     fn beat(&mut self, session: SessionId, beat: &mut u64);
     /// How many roles that session has given up. Differences matter.
     fn freed(&mut self, session: SessionId, freed: &mut u64);
-    /// When something happened; longer ago than `matters` is all the same.
+    /// When something happens or happened; longer ago than `matters` is all the same.
     fn past(&mut self, at: &mut Time, matters: Duration);
     /// When something may happen; once it may, it is all the same.
     fn due(&mut self, at: &mut Time);
@@ -166,8 +166,14 @@ pub fn visit_reply<V: Visitor>(reply: &mut Reply, v: &mut V) {
 }
 
 pub(super) fn visit_session<V: Visitor>(id: SessionId, record: &mut Session, v: &mut V) {
-    v.beat(id, &mut record.beat);
-    v.freed(id, &mut record.freed);
+    if record.state == crate::record::SessionState::Live {
+        v.beat(id, &mut record.beat);
+        v.freed(id, &mut record.freed);
+    } else {
+        // Nobody counts anything of a session that is over.
+        (record.beat, record.freed) = (0, 0);
+        record.freed_lately.clear();
+    }
     record.beat_at = crate::Wall(0);
 }
 

@@ -50,6 +50,8 @@ pub enum Action {
     Start(usize),
     /// The register of a session that is over vanishes.
     Delete(SessionId),
+    /// The store forgets a live session.
+    Forget(SessionId),
     /// The connection of a session drops.
     Cut(SessionId),
     /// A witness tells a node that a session is dead, or dropped.
@@ -82,6 +84,7 @@ impl fmt::Display for Action {
             Self::Stop(n) => write!(f, "{} is stopped", Setup::node(*n)),
             Self::Start(n) => write!(f, "{} is started again", Setup::node(*n)),
             Self::Delete(id) => write!(f, "the register of session {id:?} is deleted"),
+            Self::Forget(id) => write!(f, "the store forgets session {id:?}"),
             Self::Cut(id) => write!(f, "the connection of session {id:?} drops"),
             Self::Tell(n, id) => write!(f, "a witness tells {} of session {id:?}", Setup::node(*n)),
         }
@@ -113,10 +116,11 @@ pub fn enabled(setup: &Setup, world: &World) -> Vec<Action> {
     if setup.deletion {
         actions.extend(deletable(world).map(Action::Delete));
     }
+    if world.forgets > 0 {
+        actions.extend(live(world).map(Action::Forget));
+    }
     if setup.disconnect {
-        let live = world.registers.iter().filter(|(_, (_, value))| !is_over(value));
-        let ids = live.filter_map(|(key, _)| if let Key::Session(_, id) = key { Some(*id) } else { None });
-        actions.extend(ids.filter(|id| !world.cut.contains(id)).map(Action::Cut));
+        actions.extend(live(world).filter(|id| !world.cut.contains(id)).map(Action::Cut));
     }
     for id in Run::witnessed(world, setup) {
         let ready = |n: &usize| world.nodes[*n].is_up() && !world.nodes[*n].evidence.contains_key(&id);
@@ -182,6 +186,14 @@ fn wire_actions(setup: &Setup, world: &World, w: usize, wire: &Wire, actions: &m
     actions.push(Action::Drop(w));
 }
 
+/// Sessions whose register says that they live.
+fn live(world: &World) -> impl Iterator<Item = SessionId> {
+    world.registers.iter().filter_map(|(key, (_, value))| match key {
+        Key::Session(_, id) if !is_over(value) => Some(*id),
+        _ => None,
+    })
+}
+
 /// Sessions that are over and named by no role and no node.
 fn deletable(world: &World) -> impl Iterator<Item = SessionId> {
     let named = |id: SessionId| {
@@ -230,6 +242,10 @@ pub fn begin<'a>(setup: &'a Setup, world: &World, action: &Action, calm: bool, v
             return run.then(Todo::Step(n, Input::Stop));
         }
         Action::Start(n) => return run.then(Todo::Step(n, Input::Start)),
+        Action::Forget(id) => {
+            run.world.forgets -= 1;
+            run.world.registers.retain(|key, _| !matches!(key, Key::Session(_, found) if *found == id));
+        }
         Action::Delete(id) => {
             run.world.registers.retain(|key, _| !matches!(key, Key::Session(_, found) if *found == id));
         }

@@ -9,9 +9,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tenure_core::engine::canon::{Visitor, visit_entry, visit_query, visit_reply, visit_write};
-use tenure_core::{Key, OpId, Record, Reply, SessionId, Time, Token, Version, Write};
+use tenure_core::{Key, OpId, Reply, SessionId, Time, Token, Version, Write};
 
-use super::setup::Setup;
+use super::setup::{Setup, TICK};
 use super::world::{BASE, Node, Operation, Wire, World, is_over};
 
 /// Brings a world into its canonical form, in which it behaves as before.
@@ -120,15 +120,8 @@ fn visit_registers<V: WorldVisitor>(world: &mut World, v: &mut V) {
         .into_iter()
         .map(|(mut key, (mut version, mut value))| {
             v.exists(version);
-            if let Record::Session(record) = &mut value
-                && is_over(&Record::Session(record.clone()))
-            {
-                (record.beat, record.freed) = (0, 0);
-                // That it is there does not mean that anybody cares.
-                if !v.gathers() {
-                    visit_entry(&mut key, &mut version, &mut value, v);
-                }
-            } else {
+            // That a session which is over is there does not mean that anybody cares.
+            if !(v.gathers() && is_over(&value)) {
                 visit_entry(&mut key, &mut version, &mut value, v);
             }
             (key, (version, value))
@@ -287,7 +280,7 @@ struct Rewrite<'a> {
     clock: Time,
 }
 
-/// How long a wait for one's turn is taken to be: shorter than a tick, whatever it is.
+/// How long a wait for one's turn is taken to be that is much shorter than a tick.
 const TURN: Duration = Duration::from_millis(10);
 
 impl<'a> Rewrite<'a> {
@@ -360,7 +353,7 @@ impl Visitor for Rewrite<'_> {
     }
     fn past(&mut self, at: &mut Time, matters: Duration) {
         let age = self.clock.since(*at).min(matters + Duration::from_nanos(1));
-        *at = BASE.before(age);
+        *at = BASE.before(age).after(at.since(self.clock));
     }
     fn due(&mut self, at: &mut Time) {
         if *at != Time::NEVER {
@@ -368,7 +361,7 @@ impl Visitor for Rewrite<'_> {
         }
     }
     fn turn(&mut self, wait: &mut Duration) {
-        if *wait > Duration::ZERO {
+        if *wait > Duration::ZERO && *wait < TICK / 2 {
             *wait = TURN;
         }
     }

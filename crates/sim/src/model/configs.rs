@@ -1,6 +1,7 @@
 //! The worlds that are searched, and which of them shows which mistake.
 
 use tenure_core::Mutant;
+use tenure_core::engine::Class;
 
 use super::setup::{Late, Pace, Setup};
 use super::world::Link;
@@ -47,6 +48,9 @@ pub fn all() -> Vec<Setup> {
         Setup { cuts: MUTE, paces: clocks(), ..Setup::new("clock-rates") },
         Setup { disconnect: true, paces: vec![Pace { ttl: 6, ..Pace::PLAIN }; 2], ..Setup::new("disconnect") },
         Setup { sweep: true, cuts: MUTE, ..Setup::new("sweep") },
+        Setup { class: Class::C, forgets: 1, ..Setup::new("forgets") },
+        Setup { patient: true, ..late("slow-reads-other", &[Late::Reads], 1) },
+        Setup { patient: true, release: true, ..late("slow-roles", &[Late::Roles], 0) },
         Setup { prune: false, ..late("nothing-forgotten", &[Late::Roles], 0) },
     ]
 }
@@ -85,27 +89,25 @@ fn clocks() -> Vec<Pace> {
 #[must_use]
 pub fn mistakes() -> Vec<(Mutant, &'static str)> {
     vec![
-        (Mutant::UnconditionalRenew, "pause"),
         (Mutant::UnconditionalRelease, "late-resign"),
         (Mutant::ValidityFromReply, "slow-beats"),
         (Mutant::UnknownIsSuccess, "cuts"),
         (Mutant::UnknownIsFailure, "late-roles"),
         (Mutant::TokenNotRaised, "cuts"),
-        (Mutant::TenureReled, "late-roles"),
         (Mutant::ClaimWithoutExpulsion, "cuts"),
         (Mutant::ExpelEarly, "clock-rates"),
         (Mutant::ReleaseBeforeStopped, "resign"),
         (Mutant::LateReplyBelieved, "late-roles"),
-        (Mutant::AckCreditedToLaterSession, "late-roles"),
-        (Mutant::AbsentIsOver, "scratch"),
+        (Mutant::AckCreditedToLaterSession, "slow-roles"),
+        (Mutant::AbsentIsOver, "forgets"),
         (Mutant::HintBelieved, "early-hints"),
         (Mutant::ElectorDeathIsWorkDeath, "dead-elector"),
         (Mutant::OpeningSentTwice, "late-openings"),
-        (Mutant::BooleanLeadership, "cuts"),
+        (Mutant::BooleanLeadership, "pause"),
         (Mutant::StrayIgnored, "late-roles"),
         (Mutant::FollowersRenew, "cuts"),
         (Mutant::OwnTtl, "mixed-ttls"),
-        (Mutant::ExpelFromAsked, "late-reads-other"),
+        (Mutant::ExpelFromAsked, "slow-reads-other"),
         (Mutant::GraceSkipped, "disconnect"),
     ]
 }

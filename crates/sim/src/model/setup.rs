@@ -95,6 +95,10 @@ pub struct Setup {
     pub work_outlives: bool,
     /// So many clean stops, each with a start at any later time.
     pub stops: u8,
+    /// What the store promises.
+    pub class: Class,
+    /// So often the store forgets the register of a live session.
+    pub forgets: u8,
     /// Registers of sessions that are over and not named may vanish.
     pub deletion: bool,
     /// Sessions have a witness that tells of a crash; true: not before all the work is gone.
@@ -146,6 +150,8 @@ impl Setup {
             crashes: 0,
             work_outlives: false,
             stops: 0,
+            class: Class::B,
+            forgets: 0,
             deletion: false,
             witness: None,
             disconnect: false,
@@ -168,7 +174,7 @@ impl Setup {
         Name::new(["A", "B", "C", "D"][index]).expect("a good name")
     }
 
-    /// All nodes.
+    /// All nodes, in the order in which they expel.
     #[must_use]
     pub fn names(&self) -> &[Name] {
         &self.derived().names
@@ -185,14 +191,15 @@ impl Setup {
             let timings: Vec<Timing> = (0..self.paces.len()).map(|node| self.reckon(node)).collect();
             let watch = |one: &Timing| timings.iter().map(|other| one.watch(other.ttl)).max();
             let memory = timings.iter().filter_map(watch).max().unwrap_or_default();
-            Derived { names: (0..self.paces.len()).map(Self::node).collect(), timings, memory }
+            // The last node expels first: a leader that is the first is never given a tick too much.
+            Derived { names: (0..self.paces.len()).rev().map(Self::node).collect(), timings, memory }
         })
     }
 
     /// The engine of a node, not started.
     #[must_use]
     pub fn config(&self, node: usize) -> Config {
-        Config { node: Self::node(node), timing: self.timing(node), class: Class::B, mutant: self.mutant }
+        Config { node: Self::node(node), timing: self.timing(node), class: self.class, mutant: self.mutant }
     }
 
     /// The times of a node.

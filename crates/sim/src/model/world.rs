@@ -30,6 +30,8 @@ pub struct World {
     pub crashes: u8,
     /// Stops that may still happen.
     pub stops: u8,
+    /// Live sessions that the store may still forget.
+    pub forgets: u8,
     /// The last nonce that was drawn.
     pub nonce: u128,
 }
@@ -181,6 +183,7 @@ impl World {
             top: Token(0),
             crashes: setup.crashes,
             stops: setup.stops,
+            forgets: setup.forgets,
             nonce: 0,
         }
     }

@@ -10,7 +10,6 @@ impl Cluster {
         }
         v.due(&mut self.quarantined_until);
         if let Some(writing) = &mut self.writing {
-            v.op(&mut writing.op);
             v.version(&mut writing.version);
         }
         v.due(&mut self.retry_at);

@@ -24,13 +24,13 @@ impl Peer {
             Sight::Over { since } => v.past(since, Duration::ZERO),
         }
         self.expelling.iter_mut().for_each(|op| v.op(op));
-        v.due(&mut self.retry_at);
+        v.past(&mut self.retry_at, settling);
         if matches!(self.sight, Sight::Over { .. }) {
             // Nobody counts what a session gives up once it is over.
-            self.accounted = None;
+            self.freed = None;
         }
-        if let Some(accounted) = &mut self.accounted {
-            v.freed(id, accounted);
+        if let Some(freed) = &mut self.freed {
+            v.freed(id, freed);
         }
     }
 
@@ -43,7 +43,7 @@ impl Live {
     fn visit<V: Visitor>(&mut self, id: SessionId, timing: &Timing, settling: Duration, v: &mut V) {
         v.version(&mut self.version);
         visit_session(id, &mut self.record, v);
-        v.past(&mut self.received_at, timing.watch(self.record.ttl) + settling);
+        v.past(&mut self.silent_at, settling);
         self.dead_since.iter_mut().for_each(|at| v.past(at, SPREAD));
         let grace = match self.record.takeover {
             Takeover::Strict => Duration::ZERO,
