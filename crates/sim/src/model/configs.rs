@@ -21,7 +21,7 @@ pub fn all() -> Vec<Setup> {
         Setup { cuts: BOTH, ..Setup::new("cuts") },
         Setup { cuts: BOTH, victims: vec![1], ..Setup::new("cuts-follower") },
         Setup { scratch: true, cuts: BOTH, ..Setup::new("scratch") },
-        late("late-openings", &[Late::Openings], 0),
+        Setup { cuts: &[], stops: 1, ..late("late-openings", &[Late::Openings], 0) },
         late("late-beats", &[Late::Beats], 0),
         Setup { patient: true, cuts: &[], ..late("slow-beats", &[Late::Beats], 0) },
         late("late-closings", &[Late::Closings], 0),
@@ -31,10 +31,10 @@ pub fn all() -> Vec<Setup> {
         Setup { early_hints: true, hints: true, ..late("early-hints", &[Late::Expulsions], 1) },
         late("late-reads", &[Late::Reads], 0),
         late("late-reads-other", &[Late::Reads], 1),
-        Setup { duplicates: true, deletion: true, ..late("duplicates", &[Late::Openings], 0) },
+        Setup { duplicates: true, deletion: true, ..late("duplicates", &[Late::Closings], 0) },
         Setup { release: true, linger: true, ..Setup::new("resign") },
         Setup { cuts: MUTE, linger: true, ..Setup::new("linger") },
-        Setup { release: true, cuts: &[], ..late("late-resign", &[Late::Roles], 0) },
+        Setup { release: true, cuts: &[], ..late("late-resign", &[Late::Roles], 1) },
         Setup { release: true, hints: true, ..Setup::new("resign-hints") },
         Setup { pause: true, ..Setup::new("pause") },
         Setup { pause: true, victims: vec![1], ..Setup::new("pause-follower") },
@@ -60,6 +60,8 @@ pub fn all() -> Vec<Setup> {
 pub fn large() -> Vec<Setup> {
     vec![
         Setup { cuts: BOTH, victims: vec![0, 1], ..Setup::new("cuts-anybody") },
+        late("late-openings-cuts", &[Late::Openings], 0),
+        Setup { duplicates: true, deletion: true, ..late("duplicate-openings", &[Late::Openings], 0) },
         Setup { fine: true, cuts: BOTH, ..Setup::new("cuts-fine") },
         Setup { paces: vec![Pace::PLAIN; 3], cuts: MUTE, depth: Some(14), ..Setup::new("three-nodes") },
         Setup {

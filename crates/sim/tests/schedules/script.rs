@@ -9,12 +9,12 @@ use tenure_core::record::{SessionState, Witness};
 use tenure_core::timing::Settings;
 use tenure_core::*;
 
-pub const A: usize = 0;
-pub const B: usize = 1;
+pub(crate) const A: usize = 0;
+pub(crate) const B: usize = 1;
 
 /// What a message is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum About {
+pub(crate) enum About {
     Read,
     Open,
     Beat,
@@ -27,7 +27,7 @@ pub enum About {
 
 /// What happens to the next message of a kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Fare {
+pub(crate) enum Fare {
     /// The request waits.
     HoldRequest,
     /// It is applied; the answer waits.
@@ -42,57 +42,74 @@ struct Held {
     what: Result<Output, Reply>,
 }
 
-pub struct Script {
-    pub now: u64,
-    pub engines: Vec<Engine>,
-    pub registers: BTreeMap<Key, (Version, Record)>,
-    pub cut: BTreeSet<usize>,
-    pub frozen: BTreeSet<usize>,
-    /// Work of these nodes does not stop when told to.
-    pub stubborn: BTreeSet<usize>,
-    pub witness: Option<Witness>,
-    pub wall: u64,
-    pub hints: bool,
-    pub works: BTreeMap<usize, Token>,
+pub(crate) struct Script {
+    pub(crate) now: u64,
+    pub(crate) engines: Vec<Engine>,
+    pub(crate) registers: BTreeMap<Key, (Version, Record)>,
+    pub(crate) cut: BTreeSet<usize>,
+    pub(crate) frozen: BTreeSet<usize>,
+    /// Work of these nodes does not stop when told to: it is killed at the deadline.
+    pub(crate) stubborn: BTreeSet<usize>,
+    pub(crate) witness: Option<Witness>,
+    pub(crate) hints: bool,
+    pub(crate) works: BTreeMap<usize, Token>,
+    /// When the watchdog of each node kills its work.
+    pub(crate) until: BTreeMap<usize, u64>,
     /// Two led, or worked, at one moment.
-    pub overlap: bool,
-    pub sent: Vec<(u64, usize, About)>,
-    pub events: Vec<(u64, usize, Event)>,
+    pub(crate) overlap: bool,
+    pub(crate) sent: Vec<(u64, usize, About)>,
+    pub(crate) events: Vec<(u64, usize, Event)>,
     rule: Option<(usize, About, Fare)>,
     held: Vec<Held>,
     nonce: u128,
 }
 
-pub fn role() -> Name {
+pub(crate) fn role() -> Name {
     Name::new("role").unwrap()
 }
 
-pub fn seconds(time: u64) -> f64 {
+pub(crate) fn seconds(time: u64) -> f64 {
     time as f64 / 1e9
 }
 
 impl Script {
     /// Two nodes with the default times, the first of which leads; the second began a tenth of a second later.
-    pub fn led_by_a(mutant: Option<Mutant>) -> Self {
+    pub(crate) fn led_by_a(mutant: Option<Mutant>) -> Self {
         Self::led(mutant, [Duration::from_secs(5); 2], Class::B, None)
     }
 
-    pub fn led(mutant: Option<Mutant>, ttls: [Duration; 2], class: Class, witness: Option<Witness>) -> Self {
+    pub(crate) fn led(
+        mutant: Option<Mutant>,
+        ttls: [Duration; 2],
+        class: Class,
+        witness: Option<Witness>,
+    ) -> Self {
+        Self::led_at(1_000_000_000, mutant, ttls, class, witness)
+    }
+
+    /// The same, beginning at an instant of the one clock.
+    pub(crate) fn led_at(
+        now: u64,
+        mutant: Option<Mutant>,
+        ttls: [Duration; 2],
+        class: Class,
+        witness: Option<Witness>,
+    ) -> Self {
         let engine = |(n, ttl): (usize, &Duration)| {
             let timing = Timing::new(&Settings { ttl: Some(*ttl), ..Settings::default() }).unwrap();
             Engine::new(Config { node: Name::new(["A", "B"][n]).unwrap(), timing, class, mutant })
         };
         let mut script = Self {
-            now: 1_000_000_000,
+            now,
             engines: ttls.iter().enumerate().map(engine).collect(),
             registers: BTreeMap::new(),
             cut: BTreeSet::new(),
             frozen: BTreeSet::new(),
             stubborn: BTreeSet::new(),
             witness,
-            wall: 1,
             hints: true,
             works: BTreeMap::new(),
+            until: BTreeMap::new(),
             overlap: false,
             sent: Vec::new(),
             events: Vec::new(),
@@ -108,7 +125,7 @@ impl Script {
         script
     }
 
-    pub fn begin(&mut self, node: usize) {
+    pub(crate) fn begin(&mut self, node: usize) {
         self.feed(node, Input::Start);
         let standing = Standing {
             eligible: true,
@@ -121,20 +138,27 @@ impl Script {
         self.feed(node, Input::Stand { role: role(), standing });
     }
 
-    pub fn leaders(&self) -> Vec<usize> {
+    pub(crate) fn leaders(&self) -> Vec<usize> {
         let leads = |n: &usize| self.engines[*n].leads(&role(), Time(self.now)).is_some();
         (0..self.engines.len()).filter(leads).collect()
     }
 
-    pub fn token(&self, node: usize) -> Token {
+    pub(crate) fn token(&self, node: usize) -> Token {
         self.engines[node].leads(&role(), Time(self.now)).expect("it leads")
     }
 
-    pub fn feed(&mut self, node: usize, input: Input) {
+    pub(crate) fn feed(&mut self, node: usize, input: Input) {
         let mut inputs = vec![(node, input)];
+        let mut steps = 0;
         while !inputs.is_empty() {
+            steps += 1;
+            if steps > 500 {
+                // Two that fight over one register without end: never sound.
+                self.overlap = true;
+                return;
+            }
             let (node, input) = inputs.remove(0);
-            let now = Now { time: Time(self.now), wall: Wall(self.wall + self.now / 1000) };
+            let now = Now { time: Time(self.now), wall: Wall(self.now / 1000) };
             let nonce = &mut self.nonce;
             let outputs = self.engines[node].step(now, input, &mut || {
                 *nonce += 1;
@@ -143,7 +167,8 @@ impl Script {
             for output in outputs {
                 self.carry_out(node, output, &mut inputs);
             }
-            let busy: BTreeSet<usize> = self.leaders().into_iter().chain(self.works.keys().copied()).collect();
+            let works = self.works.keys().copied().filter(|n| self.now < self.until[n]);
+            let busy: BTreeSet<usize> = self.leaders().into_iter().chain(works).collect();
             self.overlap |= busy.len() > 1;
         }
     }
@@ -171,6 +196,7 @@ impl Script {
             Output::Attest { session } => {
                 inputs.push((node, Input::Attested { session: *session, witness: self.witness.clone() }));
             }
+            Output::Valid { until } => _ = self.until.insert(node, until.0),
             Output::Event(event) => self.happened(node, event.clone(), inputs),
             _ => {}
         }
@@ -223,18 +249,18 @@ impl Script {
     }
 
     /// Lets time pass, waking whoever is not frozen.
-    pub fn wait(&mut self, span: f64) {
+    pub(crate) fn wait(&mut self, span: f64) {
         self.wait_until(span, |_| false);
     }
 
     /// Lets time pass up to so long after an instant.
-    pub fn wait_to(&mut self, instant: u64, span: f64) {
+    pub(crate) fn wait_to(&mut self, instant: u64, span: f64) {
         self.wait(seconds(instant + (span * 1e9) as u64) - seconds(self.now));
     }
 
     fn wait_until(&mut self, span: f64, enough: impl Fn(&Self) -> bool) {
         let end = self.now + (span * 1e9) as u64;
-        for _ in 0..100_000 {
+        for _ in 0..2_000 {
             if enough(self) {
                 return;
             }
@@ -247,11 +273,12 @@ impl Script {
             self.now = self.now.max(next.0);
             self.feed(next.1, Input::Wake);
         }
-        panic!("an engine wants to be woken for ever");
+        // An engine that wants to be woken for ever: never sound.
+        self.overlap = true;
     }
 
     /// The next message of that kind from that node fares so; returns when it was sent.
-    pub fn next(&mut self, node: usize, about: About, fare: Fare) -> u64 {
+    pub(crate) fn next(&mut self, node: usize, about: About, fare: Fare) -> u64 {
         self.rule = Some((node, about, fare));
         self.wait_until(60.0, |script| script.rule.is_none());
         assert!(self.rule.is_none(), "no {about:?} was sent");
@@ -259,16 +286,12 @@ impl Script {
     }
 
     /// The next message of that kind fares so, whenever it comes.
-    pub fn plan(&mut self, node: usize, about: About, fare: Fare) {
+    pub(crate) fn plan(&mut self, node: usize, about: About, fare: Fare) {
         self.rule = Some((node, about, fare));
     }
 
-    pub fn forget_plan(&mut self) {
-        self.rule = None;
-    }
-
     /// What was held goes on: a request is applied, and its answer arrives; an answer arrives.
-    pub fn let_go(&mut self) {
+    pub(crate) fn let_go(&mut self) {
         let held = self.held.remove(0);
         let mut inputs = Vec::new();
         let reply = match held.what {
@@ -279,15 +302,15 @@ impl Script {
         self.feed(held.node, Input::Replied { op: held.op, reply });
     }
 
-    pub fn session(&self, node: usize) -> SessionId {
+    pub(crate) fn session(&self, node: usize) -> SessionId {
         self.engines[node].session().expect("a session").0
     }
 
-    pub fn times(&self, node: usize, what: About, since: u64) -> usize {
+    pub(crate) fn times(&self, node: usize, what: About, since: u64) -> usize {
         self.sent.iter().filter(|(at, n, about)| *at >= since && *n == node && *about == what).count()
     }
 
-    pub fn elections(&self) -> Vec<(usize, u64)> {
+    pub(crate) fn elections(&self) -> Vec<(usize, u64)> {
         let elected = |(_, n, event): &(u64, usize, Event)| match event {
             Event::Elected { token, .. } => Some((*n, token.0)),
             _ => None,
@@ -296,7 +319,7 @@ impl Script {
     }
 }
 
-pub fn entry(key: &Key, version: Version, value: &Record) -> Entry {
+pub(crate) fn entry(key: &Key, version: Version, value: &Record) -> Entry {
     Entry { key: key.clone(), version, value: value.clone() }
 }
 
