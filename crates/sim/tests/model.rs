@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use tenure_sim::model::action::{begin, enabled};
 use tenure_sim::model::canon::canonise;
 use tenure_sim::model::search::beginning;
+use tenure_sim::model::setup::Late;
 use tenure_sim::model::world::World;
 use tenure_sim::model::{Report, Setup, configs, search};
 
@@ -41,12 +42,15 @@ fn every_small_world_closes_without_a_violation() {
     }
 }
 
-/// Much longer; asked for with TENURE_LONG=1, and only counted otherwise.
+/// So many states of each are enough for a long run: some of these worlds are too large to be exhausted.
+const LONG: usize = 1_000_000;
+
+/// Much longer with TENURE_LONG=1; only a beginning otherwise.
 #[test]
 fn large_worlds_hold_no_violation() {
     let long = std::env::var_os("TENURE_LONG").is_some();
     for setup in configs::large() {
-        let report = search(&setup, if long { usize::MAX } else { 3_000 });
+        let report = search(&setup, if long { LONG } else { 3_000 });
         println!("{report}");
         assert!(report.violation.is_none(), "{report}");
     }
@@ -54,7 +58,7 @@ fn large_worlds_hold_no_violation() {
 
 #[test]
 fn every_listed_mistake_is_caught() {
-    let worlds = configs::all();
+    let worlds = configs::every();
     for (mutant, name) in configs::mistakes() {
         let setup = worlds.iter().find(|setup| setup.name == name).expect("a known world").clone();
         let report = search(&Setup { mutant: Some(mutant), ..setup }, usize::MAX);
@@ -67,8 +71,13 @@ fn every_listed_mistake_is_caught() {
 #[test]
 fn a_canonical_world_behaves_like_the_world_it_stands_for() {
     for (seed, setup) in configs::all().into_iter().enumerate() {
-        // What the searches leave out on purpose is in here: the listing of all sessions, and messages without effect.
-        let setup = Setup { sweep: true, prune: false, ..setup };
+        if setup.late.contains(&Late::Reads) {
+            // A held answer may list a session that the canonical form has forgotten because nobody asks for it.
+            continue;
+        }
+        // What the searches leave out on purpose is in here: the listing of all sessions, and messages without
+        // effect; what is deleted is what the canonical form forgets by itself.
+        let setup = Setup { sweep: true, prune: false, deletion: false, ..setup };
         for walk in 0..8 {
             compare_along(&setup, fastrand::Rng::with_seed(seed as u64 * 100 + walk));
         }
@@ -86,7 +95,12 @@ fn compare_along(setup: &Setup, mut random: fastrand::Rng) {
             let (mut left, mut right) = (real.clone(), canon.clone());
             canonise(setup, &mut left);
             canonise(setup, &mut right);
-            assert!(left == right, "{} step {step}: {what} / {same}\n{}", setup.name, difference(&left, &right));
+            assert!(
+                left == right,
+                "{} step {step}: {what} / {same}\n{}",
+                setup.name,
+                difference(&left, &right)
+            );
         }
         world = real[random.usize(..real.len())].1.clone();
     }

@@ -106,7 +106,9 @@ fn rekeyed<T>(
     map: BTreeMap<SessionId, T>,
     mut visit: impl FnMut(&mut SessionId, &mut T) -> bool,
 ) -> BTreeMap<SessionId, T> {
-    map.into_iter().filter_map(|(mut id, mut value)| visit(&mut id, &mut value).then_some((id, value))).collect()
+    map.into_iter()
+        .filter_map(|(mut id, mut value)| visit(&mut id, &mut value).then_some((id, value)))
+        .collect()
 }
 
 /// The numbers of a key.

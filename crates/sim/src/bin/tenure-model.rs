@@ -12,8 +12,9 @@ fn main() -> ExitCode {
     if wanted.first().is_some_and(|argument| argument == "--mistakes") {
         return mistakes(limit, &wanted[1..]);
     }
-    let known = configs::all().into_iter().chain(configs::large().into_iter().filter(|_| !wanted.is_empty()));
-    let chosen = known.filter(|setup| wanted.is_empty() || wanted.iter().any(|name| name == setup.name));
+    let known = if wanted.is_empty() { configs::all() } else { configs::every() };
+    let chosen =
+        known.into_iter().filter(|setup| wanted.is_empty() || wanted.iter().any(|name| name == setup.name));
     let mut code = ExitCode::SUCCESS;
     for setup in chosen {
         let report = search(&setup, limit);
@@ -31,7 +32,7 @@ fn mistakes(limit: usize, wanted: &[String]) -> ExitCode {
         if !wanted.is_empty() && !wanted.contains(&format!("{mutant:?}")) {
             continue;
         }
-        let setup = configs::all().into_iter().find(|setup| setup.name == world).expect("a known world");
+        let setup = configs::every().into_iter().find(|setup| setup.name == world).expect("a known world");
         let report = search(&Setup { mutant: Some(mutant), ..setup }, limit);
         println!("{mutant:?} in {report}");
         if report.violation.is_none() {

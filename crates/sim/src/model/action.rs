@@ -9,7 +9,7 @@ use tenure_core::{Hint, Input, Key, Record, SessionId};
 
 use super::run::{Run, Todo, Way, describe};
 use super::setup::{Setup, WITNESS};
-use super::world::{Link, Node, Operation, Wire, World, entry, is_over};
+use super::world::{Link, Node, Operation, Wire, Work, World, entry, is_over};
 
 /// One thing that happens.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -74,7 +74,9 @@ impl fmt::Display for Action {
             Self::Deliver(w) => write!(f, "the delayed message {w} arrives"),
             Self::Drop(w) => write!(f, "the delayed message {w} is lost"),
             Self::Link(None) => write!(f, "everybody reaches the store again"),
-            Self::Link(Some((n, link))) => write!(f, "{} is cut off from the store: {link:?}", Setup::node(*n)),
+            Self::Link(Some((n, link))) => {
+                write!(f, "{} is cut off from the store: {link:?}", Setup::node(*n))
+            }
             Self::Release(n) => write!(f, "{} is asked to give up", Setup::node(*n)),
             Self::WorkStops(n) => write!(f, "the work of {} has stopped", Setup::node(*n)),
             Self::Freeze(n) => write!(f, "{} freezes", Setup::node(*n)),
@@ -106,7 +108,9 @@ pub fn enabled(setup: &Setup, world: &World) -> Vec<Action> {
         node_actions(setup, world, n, node, &mut actions);
     }
     // A link matters when its node acts: that it changes at the beginning of a tick is enough.
-    if !setup.cuts.is_empty() && (!setup.fine || world.nodes.iter().all(|node| node.is_due() || !node.is_up())) {
+    if !setup.cuts.is_empty()
+        && (!setup.fine || world.nodes.iter().all(|node| node.is_due() || !node.is_up()))
+    {
         let cuts = setup.victims.iter().flat_map(|n| setup.cuts.iter().map(|link| Some((*n, *link))));
         actions.extend(cuts.chain([None]).filter(|link| *link != world.link).map(Action::Link));
     }
@@ -154,7 +158,10 @@ fn node_actions(setup: &Setup, world: &World, n: usize, node: &Node, actions: &m
         (node.is_due(), Action::Wake(n)),
         (setup.release && node.is_up() && node.leads(&Setup::role()).is_some(), Action::Release(n)),
         (node.is_up() && node.works.iter().any(|work| work.stopping), Action::WorkStops(n)),
-        (setup.pause && victim && node.is_up() && !world.nodes.iter().any(|node| node.frozen), Action::Freeze(n)),
+        (
+            setup.pause && victim && node.is_up() && !world.nodes.iter().any(|node| node.frozen),
+            Action::Freeze(n),
+        ),
         (node.frozen, Action::Thaw(n)),
         (world.crashes > 0 && victim && node.engine.is_some() && !node.fresh, Action::Crash(n)),
         (node.engine.is_none(), Action::Restart(n)),
@@ -174,7 +181,9 @@ fn wire_actions(setup: &Setup, world: &World, w: usize, wire: &Wire, actions: &m
             if setup.duplicates && matches!(what, Operation::Write(_)) {
                 actions.push(Action::Duplicate(w));
             }
-            if setup.early_hints && matches!(what, Operation::Write(writes) if writes.iter().any(|write| write.ring)) {
+            if setup.early_hints
+                && matches!(what, Operation::Write(writes) if writes.iter().any(|write| write.ring))
+            {
                 actions.push(Action::RingEarly(w));
             }
         }
@@ -251,7 +260,11 @@ pub fn begin<'a>(setup: &'a Setup, world: &World, action: &Action, calm: bool, v
         }
         Action::Cut(id) => _ = run.world.cut.insert(id),
         Action::Tell(n, id) => return tell(run, n, id),
-        Action::Apply(w, _) | Action::Duplicate(w) | Action::RingEarly(w) | Action::Deliver(w) | Action::Drop(w) => {
+        Action::Apply(w, _)
+        | Action::Duplicate(w)
+        | Action::RingEarly(w)
+        | Action::Deliver(w)
+        | Action::Drop(w) => {
             return wire(run, action, w);
         }
     }
@@ -263,6 +276,7 @@ fn crash(setup: &Setup, world: &mut World, n: usize) {
     let node = &mut world.nodes[n];
     let session = node.engine.as_ref().and_then(|engine| engine.session()).map(|(id, _)| id);
     let works = if setup.work_outlives { std::mem::take(&mut node.works) } else { Vec::new() };
+    let works = works.into_iter().map(|work| Work { orphan: true, stopping: false, ..work }).collect();
     let clock = node.clock;
     *node = Node { engine: None, fresh: false, works, clock, lost: session, ..Node::new(setup, n) };
     world.wires.retain(|wire| !matches!(wire, Wire::Reply { to, .. } | Wire::Hint { to, .. } if *to == n));

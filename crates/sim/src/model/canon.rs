@@ -55,7 +55,8 @@ fn prune(world: &mut World) {
     let possible = |write: &Write| match write.expect {
         None => !world.registers.contains_key(&write.key) || matches!(write.key, Key::Session(..)),
         Some(expect) => {
-            coming.contains(&expect) || world.registers.get(&write.key).is_some_and(|(found, _)| *found == expect)
+            coming.contains(&expect)
+                || world.registers.get(&write.key).is_some_and(|(found, _)| *found == expect)
         }
     };
     let keep: Vec<bool> = world
@@ -165,7 +166,8 @@ fn visit_node<V: WorldVisitor>(node: &mut Node, memory: Duration, v: &mut V) {
     node.killed.iter_mut().for_each(|token| v.token(token));
     node.granted.iter_mut().for_each(|token| v.token(token));
     if v.gathers() {
-        node.sent.retain(|(op, _)| node.engine.as_ref().is_some_and(|engine| engine.awaited_until(*op).is_some()));
+        node.sent
+            .retain(|(op, _)| node.engine.as_ref().is_some_and(|engine| engine.awaited_until(*op).is_some()));
         return;
     }
     for (op, at) in &mut node.sent {

@@ -21,7 +21,7 @@ pub fn all() -> Vec<Setup> {
         Setup { cuts: BOTH, ..Setup::new("cuts") },
         Setup { cuts: BOTH, victims: vec![1], ..Setup::new("cuts-follower") },
         Setup { scratch: true, cuts: BOTH, ..Setup::new("scratch") },
-        Setup { cuts: &[], stops: 1, ..late("late-openings", &[Late::Openings], 0) },
+        Setup { cuts: &[], stops: 1, sweep: true, ..late("late-openings", &[Late::Openings], 0) },
         late("late-beats", &[Late::Beats], 0),
         Setup { patient: true, cuts: &[], ..late("slow-beats", &[Late::Beats], 0) },
         late("late-closings", &[Late::Closings], 0),
@@ -31,11 +31,8 @@ pub fn all() -> Vec<Setup> {
         Setup { early_hints: true, hints: true, ..late("early-hints", &[Late::Expulsions], 1) },
         late("late-reads", &[Late::Reads], 0),
         late("late-reads-other", &[Late::Reads], 1),
-        Setup { duplicates: true, deletion: true, ..late("duplicates", &[Late::Closings], 0) },
         Setup { release: true, linger: true, ..Setup::new("resign") },
         Setup { cuts: MUTE, linger: true, ..Setup::new("linger") },
-        Setup { release: true, cuts: &[], ..late("late-resign", &[Late::Roles], 1) },
-        Setup { release: true, hints: true, ..Setup::new("resign-hints") },
         Setup { pause: true, ..Setup::new("pause") },
         Setup { pause: true, victims: vec![1], ..Setup::new("pause-follower") },
         Setup { pause: true, cuts: &[], ..late("pause-late-roles", &[Late::Roles], 0) },
@@ -43,25 +40,43 @@ pub fn all() -> Vec<Setup> {
         Setup { crashes: 1, witness: Some(true), work_outlives: true, ..Setup::new("dead") },
         Setup { crashes: 1, witness: Some(false), work_outlives: true, ..Setup::new("dead-elector") },
         Setup { stops: 1, cuts: MUTE, ..Setup::new("stop") },
-        Setup { deletion: true, cuts: BOTH, ..Setup::new("deletion") },
+        Setup { deletion: true, sweep: true, cuts: MUTE, ..Setup::new("deletion") },
         Setup { cuts: MUTE, paces: mixed(), ..Setup::new("mixed-ttls") },
         Setup { cuts: MUTE, paces: clocks(), ..Setup::new("clock-rates") },
-        Setup { disconnect: true, paces: vec![Pace { ttl: 6, ..Pace::PLAIN }; 2], ..Setup::new("disconnect") },
         Setup { sweep: true, cuts: MUTE, ..Setup::new("sweep") },
         Setup { class: Class::C, forgets: 1, ..Setup::new("forgets") },
-        Setup { patient: true, ..late("slow-reads-other", &[Late::Reads], 1) },
-        Setup { patient: true, release: true, ..late("slow-roles", &[Late::Roles], 0) },
         Setup { prune: false, ..late("nothing-forgotten", &[Late::Roles], 0) },
     ]
+}
+
+/// Every world.
+#[must_use]
+pub fn every() -> Vec<Setup> {
+    all().into_iter().chain(large()).collect()
 }
 
 /// Those that take longer, or that only go to a stated depth.
 #[must_use]
 pub fn large() -> Vec<Setup> {
     vec![
+        Setup { duplicates: true, deletion: true, ..late("duplicates", &[Late::Closings], 0) },
+        Setup { release: true, cuts: &[], ..late("late-resign", &[Late::Roles], 1) },
+        Setup { release: true, hints: true, ..Setup::new("resign-hints") },
+        Setup {
+            disconnect: true,
+            paces: vec![Pace { ttl: 6, ..Pace::PLAIN }; 2],
+            ..Setup::new("disconnect")
+        },
+        Setup { patient: true, ..late("slow-reads-other", &[Late::Reads], 1) },
+        Setup { patient: true, release: true, ..late("slow-roles", &[Late::Roles], 0) },
         Setup { cuts: BOTH, victims: vec![0, 1], ..Setup::new("cuts-anybody") },
-        late("late-openings-cuts", &[Late::Openings], 0),
-        Setup { duplicates: true, deletion: true, ..late("duplicate-openings", &[Late::Openings], 0) },
+        Setup { sweep: true, ..late("late-openings-cuts", &[Late::Openings], 0) },
+        Setup {
+            duplicates: true,
+            deletion: true,
+            sweep: true,
+            ..late("duplicate-openings", &[Late::Openings], 0)
+        },
         Setup { fine: true, cuts: BOTH, ..Setup::new("cuts-fine") },
         Setup { paces: vec![Pace::PLAIN; 3], cuts: MUTE, depth: Some(14), ..Setup::new("three-nodes") },
         Setup {

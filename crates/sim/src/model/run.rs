@@ -102,7 +102,7 @@ impl<'a> Run<'a> {
     fn perform(&mut self, todo: Todo, forks: &mut Vec<Self>) {
         match todo {
             Todo::Wake(node) => self.wake(node),
-            Todo::Step(node, input) => self.step(node, input),
+            Todo::Step(node, input) => self.step(node, &input),
             Todo::Send(node, op, what) => self.send(node, op, what, forks),
             Todo::Apply(asker, writer, what, way) => self.apply(asker, writer, what, way),
             Todo::Ring(node, entry) => self.ring(node, entry, forks),
@@ -114,7 +114,8 @@ impl<'a> Run<'a> {
         if self.todo.iter().any(|todo| !matches!(todo, Todo::Wake(_))) {
             // Later wakes stay behind this one.
             let rest: Vec<Todo> = self.todo.drain(..).collect();
-            let (wakes, others): (Vec<_>, Vec<_>) = rest.into_iter().partition(|t| matches!(t, Todo::Wake(_)));
+            let (wakes, others): (Vec<_>, Vec<_>) =
+                rest.into_iter().partition(|t| matches!(t, Todo::Wake(_)));
             self.todo.extend(others.into_iter().chain([Todo::Wake(n)]).chain(wakes));
             return;
         }
@@ -142,10 +143,13 @@ impl<'a> Run<'a> {
     fn has_room(&self, node: usize, late: Late) -> bool {
         let reserved = |todo: &&Todo| matches!(todo, Todo::Apply(_, _, _, Way::Later));
         let taken = self.world.wires.len() + self.todo.iter().filter(reserved).count();
-        !self.calm && self.setup.slow.contains(&node) && self.setup.late.contains(&late) && taken < self.setup.wires
+        !self.calm
+            && self.setup.slow.contains(&node)
+            && self.setup.late.contains(&late)
+            && taken < self.setup.wires
     }
 
-    fn step(&mut self, index: usize, input: Input) {
+    fn step(&mut self, index: usize, input: &Input) {
         let names = self.setup.names();
         let node = &mut self.world.nodes[index];
         let now = node.now();
@@ -153,12 +157,11 @@ impl<'a> Run<'a> {
         let before = engine.clone();
         let nonce = &mut self.world.nonce;
         let shown = self.notes.is_some().then(|| format!("{input:?}"));
-        let outputs =
-            Arc::make_mut(engine).step(now, input.clone(), &mut || World::draw(nonce, names));
+        let outputs = Arc::make_mut(engine).step(now, input.clone(), &mut || World::draw(nonce, names));
         if let Some(shown) = shown {
             self.note(|| format!("{} gets {shown}", Setup::node(index)));
         }
-        let stepped = Stepped { setup: self.setup, node: index, input: &input, before: &before, outputs: &outputs };
+        let stepped = Stepped { setup: self.setup, node: index, input, before: &before, outputs: &outputs };
         self.broken = properties::stepped(&mut self.world, &stepped).err();
         for output in outputs {
             self.carry_out(index, output);
@@ -183,7 +186,8 @@ impl<'a> Run<'a> {
             Output::Valid { until } => {
                 let node = &mut self.world.nodes[index];
                 node.until = until;
-                node.works.iter_mut().for_each(|work| work.until = until);
+                let led = node.works.iter_mut().filter(|work| !work.orphan);
+                led.for_each(|work| work.until = until);
             }
             Output::Event(event) => self.happened(index, &event),
             Output::Attend { .. } | Output::Ignore { .. } | Output::Release { .. } => {}
@@ -194,7 +198,7 @@ impl<'a> Run<'a> {
         match event {
             Event::Elected { token, .. } => {
                 let node = &mut self.world.nodes[index];
-                node.works.push(Work { token: *token, until: node.until, stopping: false });
+                node.works.push(Work { token: *token, until: node.until, stopping: false, orphan: false });
                 self.world.top = self.world.top.max(*token);
                 self.note(|| format!("{} ELECTED with token {token}", Setup::node(index)));
             }
@@ -243,7 +247,9 @@ impl<'a> Run<'a> {
         };
         let Some((node, op)) = asker else { return };
         match way {
-            Way::Now if self.world.nodes[node].frozen => self.world.wires.push(Wire::Reply { to: node, op, reply }),
+            Way::Now if self.world.nodes[node].frozen => {
+                self.world.wires.push(Wire::Reply { to: node, op, reply })
+            }
             Way::Now => self.todo.push_back(Todo::Step(node, Input::Replied { op, reply })),
             Way::Later => self.world.wires.push(Wire::Reply { to: node, op, reply }),
             Way::Never => {}
@@ -284,7 +290,8 @@ impl<'a> Run<'a> {
     }
 
     fn ring(&mut self, node: usize, entry: Entry, forks: &mut Vec<Self>) {
-        if !self.world.nodes[node].is_up() || self.world.nodes[node].fresh || self.world.link(node).is_some() {
+        if !self.world.nodes[node].is_up() || self.world.nodes[node].fresh || self.world.link(node).is_some()
+        {
             return;
         }
         if !self.calm {
@@ -352,11 +359,17 @@ pub fn describe(what: &Operation) -> String {
             let one = |write: &Write| match &write.put {
                 None => format!("deletion of {:?}", write.key),
                 Some((version, Record::Session(s))) => {
-                    format!("{:?} := {:?}, beat {}, version {version:?} on {:?}", write.key, s.state, s.beat, write.expect)
+                    format!(
+                        "{:?} := {:?}, beat {}, version {version:?} on {:?}",
+                        write.key, s.state, s.beat, write.expect
+                    )
                 }
                 Some((version, Record::Role(role))) => {
                     let holder = role.holder.as_ref().map(|holder| (&holder.node, holder.session));
-                    format!("{:?} := token {}, holder {holder:?}, version {version:?} on {:?}", write.key, role.token, write.expect)
+                    format!(
+                        "{:?} := token {}, holder {holder:?}, version {version:?} on {:?}",
+                        write.key, role.token, write.expect
+                    )
                 }
                 Some((version, _)) => format!("{:?}, version {version:?} on {:?}", write.key, write.expect),
             };

@@ -44,7 +44,10 @@ impl fmt::Display for Report {
         let Self { name, states, steps, depth, .. } = self;
         let closed = if self.closed { "closed" } else { "bounded" };
         let seconds = self.took.as_secs_f64();
-        write!(f, "{name:<22} {states:>9} states {steps:>10} steps  depth {depth:>3}  {closed:<7} {seconds:>6.1} s")?;
+        write!(
+            f,
+            "{name:<22} {states:>9} states {steps:>10} steps  depth {depth:>3}  {closed:<7} {seconds:>6.1} s"
+        )?;
         if let Some(violation) = &self.violation {
             write!(f, "\nviolation: {}\n  {}", violation.what, violation.path.join("\n  "))?;
         }
@@ -160,7 +163,8 @@ impl Search<'_> {
         let (mut world, mut lines) = (beginning(self.setup), Vec::new());
         for nth in way.into_iter().rev() {
             let actions = enabled(self.setup, &world);
-            let runs = actions.iter().flat_map(|action| begin(self.setup, &world, action, false, true).outcomes());
+            let runs =
+                actions.iter().flat_map(|action| begin(self.setup, &world, action, false, true).outcomes());
             let run = runs.into_iter().nth(nth as usize).expect("the same successors as before");
             lines.extend(run.notes.unwrap_or_default());
             world = run.world;

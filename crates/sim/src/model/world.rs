@@ -4,7 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use tenure_core::engine::canon::in_order;
-use tenure_core::{Engine, Entry, Key, Name, Now, OpId, Query, Record, Reply, SessionId, Time, Token, Version, Wall, Write};
+use tenure_core::{
+    Engine, Entry, Key, Name, Now, OpId, Query, Record, Reply, SessionId, Time, Token, Version, Wall, Write,
+};
 
 use super::setup::Setup;
 
@@ -83,10 +85,13 @@ pub struct Work {
     pub until: Time,
     /// It was asked to stop and takes its time.
     pub stopping: bool,
+    /// The process that started it is gone: nobody gives it more time.
+    pub orphan: bool,
 }
 
 /// A message under way.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[allow(clippy::large_enum_variant, reason = "there are hardly ever any")]
 pub enum Wire {
     /// From a node to the store. Nobody waits for the answer any more if the node has crashed since.
     Request {

@@ -238,8 +238,10 @@ impl Script {
         match write.put {
             None => _ = self.registers.remove(&write.key),
             Some((version, value)) => {
-                let others = (0..self.engines.len()).filter(|other| *other != node && write.ring && self.hints);
-                for other in others.filter(|other| !self.frozen.contains(other) && !self.cut.contains(other)) {
+                let others =
+                    (0..self.engines.len()).filter(|other| *other != node && write.ring && self.hints);
+                for other in others.filter(|other| !self.frozen.contains(other) && !self.cut.contains(other))
+                {
                     inputs.push((other, Input::Hinted(Hint::Changed(entry(&write.key, version, &value)))));
                 }
                 self.registers.insert(write.key, (version, value));

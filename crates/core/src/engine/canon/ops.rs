@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use super::{Engine, Op, Ops, Purpose};
-use crate::{OpId, Time};
 use crate::engine::canon::Visitor;
+use crate::{OpId, Time};
 
 impl Ops {
     pub(in crate::engine) fn visit<V: Visitor>(&mut self, longest: Duration, v: &mut V) {

@@ -14,10 +14,8 @@ pub(super) fn check(world: &mut World, step: &Stepped<'_>) -> Verdict {
                     return Err(format!("elected with token {token} while {former} was not lost"));
                 }
             }
-            Output::Event(Event::Lost { token, .. }) => {
-                if granted.take() != Some(*token) {
-                    return Err(format!("token {token} is lost without having been granted"));
-                }
+            Output::Event(Event::Lost { token, .. }) if granted.take() != Some(*token) => {
+                return Err(format!("token {token} is lost without having been granted"));
             }
             _ => {}
         }

@@ -20,7 +20,9 @@ pub(super) fn check(world: &mut World, step: &Stepped<'_>) -> Verdict {
                 && write.expect.is_some()
                 && !justified(step, node, id, record, write)
             {
-                return Err(format!("{name} expels session {id:?} too early, or another version than it watched"));
+                return Err(format!(
+                    "{name} expels session {id:?} too early, or another version than it watched"
+                ));
             }
         }
     }
@@ -29,7 +31,9 @@ pub(super) fn check(world: &mut World, step: &Stepped<'_>) -> Verdict {
 
 fn expulsion(write: &Write) -> Option<(SessionId, &Session)> {
     match (&write.key, &write.put) {
-        (Key::Session(_, id), Some((_, Record::Session(record)))) if record.state == SessionState::Expelled => {
+        (Key::Session(_, id), Some((_, Record::Session(record))))
+            if record.state == SessionState::Expelled =>
+        {
             Some((*id, record))
         }
         _ => None,

@@ -13,7 +13,8 @@ pub(super) fn check(world: &World, step: &Stepped<'_>) -> Verdict {
     for output in step.outputs {
         if matches!(
             output,
-            Output::Valid { .. } | Output::Event(Event::Elected { .. } | Event::SessionOpened { .. } | Event::Certain)
+            Output::Valid { .. }
+                | Output::Event(Event::Elected { .. } | Event::SessionOpened { .. } | Event::Certain)
         ) {
             return Err(format!("{} believes a late answer: {output:?}", Setup::node(step.node)));
         }

@@ -9,7 +9,7 @@ use crate::model::world::World;
 
 pub(super) fn check(world: &mut World, step: &Stepped<'_>) -> Verdict {
     let node = &mut world.nodes[step.node];
-    let until = |engine: &Engine| engine.session().map(|(id, until)| (id, until));
+    let until = |engine: &Engine| engine.session();
     let (before, after) = (until(step.before), node.engine.as_deref().and_then(until));
     if let Some((id, now_until)) = after
         && before.is_none_or(|(former, was)| former != id || was < now_until)
