@@ -1,4 +1,5 @@
-//! The proofs of Tenure, on the very engine that leads in production: the simulator and its mutants.
+//! The proofs of Tenure, on the very engine that leads in production: the simulator with its mutants, and the
+//! exhaustive [`model`].
 //!
 //! ```text
 //!   seed ──▶ swarm (settings) ──▶ world (agenda, processes, store, work, faults) ──▶ invariants ──▶ verdict
@@ -12,6 +13,7 @@ pub mod clock;
 mod directed;
 pub mod faults;
 pub mod invariants;
+pub mod model;
 pub mod process;
 pub mod rng;
 pub mod scene;

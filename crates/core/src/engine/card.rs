@@ -165,3 +165,7 @@ impl Engine {
         self.card.joined = self.now.wall;
     }
 }
+
+#[cfg(feature = "canon")]
+#[path = "canon/card.rs"]
+mod canon;

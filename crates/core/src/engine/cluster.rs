@@ -166,3 +166,7 @@ impl Engine {
         self.consider_all();
     }
 }
+
+#[cfg(feature = "canon")]
+#[path = "canon/cluster.rs"]
+mod canon;

@@ -279,3 +279,7 @@ impl Engine {
         (standing.priority > theirs).then_some((record.token, pause))
     }
 }
+
+#[cfg(feature = "canon")]
+#[path = "canon/control.rs"]
+mod canon;

@@ -323,3 +323,7 @@ impl Engine {
 fn find<'a>(found: &'a [Entry], key: &Key) -> Option<&'a Entry> {
     found.binary_search_by(|entry| entry.key.cmp(key)).ok().map(|at| &found[at])
 }
+
+#[cfg(feature = "canon")]
+#[path = "canon/look.rs"]
+mod canon;

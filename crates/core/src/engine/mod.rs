@@ -15,6 +15,8 @@
 //! so that a late answer finds nothing left to revive; then the input is taken in; then what follows from both is
 //! decided and sent. Each file below is one register's part in that.
 
+#[cfg(feature = "canon")]
+pub mod canon;
 mod card;
 mod cluster;
 mod control;

@@ -161,3 +161,7 @@ fn outcomes(reply: Reply, count: usize) -> impl Iterator<Item = Outcome> {
     };
     given.into_iter().chain(std::iter::repeat_n(Outcome::Failed(fate), count)).take(count)
 }
+
+#[cfg(feature = "canon")]
+#[path = "canon/ops.rs"]
+mod canon;

@@ -13,7 +13,7 @@ use super::peers::NodeView;
 use super::roles::Role;
 
 /// All ranks together wait no longer than this.
-const SPREAD: Duration = Duration::from_millis(50);
+pub(super) const SPREAD: Duration = Duration::from_millis(50);
 /// One rank waits this much longer than the one before.
 const STEP: Duration = Duration::from_millis(10);
 
@@ -25,7 +25,7 @@ impl Engine {
     ///
     /// Whoever just resigned comes last, and behind a named successor everybody does; both wait long enough for the
     /// others to find out without a hint. They are never excluded.
-    pub(super) fn turn(&self, name: &Name, role: &Role, jitter: u64) -> Duration {
+    pub(super) fn turn(&self, name: &Name, role: &Role) -> Duration {
         let Some(standing) = &role.standing else { return Duration::ZERO };
         let record = role.view.record();
         let mine = place(name, &self.config.node, standing.priority, record);
@@ -48,7 +48,8 @@ impl Engine {
             Some(heir) => SPREAD + self.found_out(self.ttl_of(heir.session())),
             None if resigned && !slowest.is_zero() => SPREAD + self.found_out(slowest),
             None if resigned => SPREAD,
-            None => step(ahead, jitter),
+            // Those of one rank in different views of the world come a little apart.
+            None => step(ahead, mine.3),
         };
         standing.takeover_delay + turn
     }
@@ -107,7 +108,7 @@ fn place(role: &Name, node: &Name, priority: i32, record: Option<&RoleRecord>) -
 }
 
 /// A stable hash of (role, node), the same in every version: it spreads roles over nodes with nobody in charge.
-fn mix(role: u64, node: &Name) -> u64 {
+pub(super) fn mix(role: u64, node: &Name) -> u64 {
     let mut h = hash(node.as_str().as_bytes(), role ^ OFFSET);
     // FNV leaves similar names close together; this spreads them over all bits.
     h = (h ^ (h >> 33)).wrapping_mul(0xff51_afd7_ed55_8ccd);

@@ -448,3 +448,7 @@ impl Engine {
         Write { key, expect: Some(version), put: None, ring: false }
     }
 }
+
+#[cfg(feature = "canon")]
+#[path = "canon/peers.rs"]
+mod canon;

@@ -532,3 +532,7 @@ impl Own {
         }
     }
 }
+
+#[cfg(feature = "canon")]
+#[path = "canon/session.rs"]
+mod canon;

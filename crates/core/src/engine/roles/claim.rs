@@ -143,7 +143,7 @@ impl Engine {
 
     pub(in crate::engine) fn earliest_claim(&self, name: &Name, role: &Role) -> Time {
         // Weighed anew each time: who else stands, and lives, may have become known since.
-        let (since, turn) = (role.free.unwrap_or(self.now.time), self.turn(name, role, role.highest.0));
+        let (since, turn) = (role.free.unwrap_or(self.now.time), self.turn(name, role));
         let mut earliest = since.after(turn).max(role.not_before).max(self.cluster.quarantined_until);
         if self.config.class == Class::C && !self.mutated(Mutant::QuarantineSkipped) {
             earliest = earliest.max(role.watched_since.after(self.longest_watch()));

@@ -5,6 +5,9 @@
 //! stopped, and a tenure that was given up is never led again.
 
 mod asked;
+#[cfg(feature = "canon")]
+#[path = "../canon/roles.rs"]
+mod canon;
 mod claim;
 mod give_up;
 mod mistakes;

@@ -1,0 +1,24 @@
+//! The exhaustive model: every interleaving of a small world, on the real engine.
+//!
+//! ```text
+//!   setup ──▶ world ──▶ action ──▶ run ──▶ canon ──▶ search
+//!   which     engines,  what may   carried  what is   breadth first,
+//!   faults    store,    happen     through, told      until nothing
+//!             messages  next       forking  apart     is new
+//!                                    │
+//!                                    └──▶ properties, one file each
+//! ```
+//!
+//! What is bounded and what is not is in `docs/adr/0003-model.md`. Time is not.
+
+pub mod action;
+pub mod canon;
+pub mod configs;
+pub mod properties;
+pub mod run;
+pub mod search;
+pub mod setup;
+pub mod world;
+
+pub use search::{Report, search};
+pub use setup::Setup;

@@ -1,0 +1,429 @@
+//! One hand-written schedule for each step of the safety argument, and for each wrong variant that survives easily.
+//! Each is played with the sound engine, which holds, and with the mistake, which does not.
+
+#[path = "schedules/script.rs"]
+mod script;
+
+use std::time::Duration;
+
+use script::{A, About, B, Fare, Script, entry, role, seconds};
+use tenure_core::engine::Class;
+use tenure_core::io::Evidence;
+use tenure_core::record::{Answer, Order, Reason, Request, RoleControl, SessionState, Witness};
+use tenure_core::*;
+
+/// Plays a schedule soundly and with a mistake: the first must hold, the second must not.
+fn sound_and(mutant: Mutant, play: impl Fn(Option<Mutant>) -> bool) {
+    assert!(play(None), "the sound engine holds");
+    assert!(!play(Some(mutant)), "{mutant:?} does not");
+}
+
+/// Rule 3: a follower counts from when it received a version, not from when it asked for it.
+#[test]
+fn counts_from_when_it_received_not_from_when_it_asked() {
+    sound_and(Mutant::ExpelFromAsked, |mutant| {
+        let mut s = Script::led_by_a(mutant);
+        // B asks; the question is delayed. A beats 0.9 s later; then the question is served. A is cut off.
+        s.stubborn.insert(A);
+        let asked = s.next(B, About::Read, Fare::HoldRequest);
+        s.wait(0.95);
+        assert!(s.times(A, About::Beat, asked) == 1, "A has beaten meanwhile");
+        s.cut.insert(A);
+        s.let_go();
+        s.wait(7.0);
+        assert_eq!(s.elections().last().map(|last| last.0), Some(B), "B leads in the end");
+        !s.overlap
+    });
+}
+
+/// Rule 1: validity counts from before the beat was sent.
+#[test]
+fn a_slow_acknowledgement_buys_no_time() {
+    sound_and(Mutant::ValidityFromReply, |mutant| {
+        let mut s = Script::led_by_a(mutant);
+        // A beats; B sees it; the answer takes 0.95 s; then A is cut off. Its work stops at the last moment.
+        s.stubborn.insert(A);
+        s.next(A, About::Beat, Fare::HoldAnswer);
+        s.wait(0.95);
+        s.let_go();
+        s.cut.insert(A);
+        s.wait(7.0);
+        !s.overlap
+    });
+}
+
+/// Rule 1: an unknown outcome is not a success.
+#[test]
+fn beats_without_an_answer_extend_nothing() {
+    sound_and(Mutant::UnknownIsSuccess, |mutant| {
+        let mut s = Script::led_by_a(mutant);
+        s.cut.insert(A);
+        s.wait(8.0);
+        !s.overlap
+    });
+}
+
+/// Leadership is a deadline: a frozen owner that wakes up leads nothing, and its next beat is refused.
+#[test]
+fn a_frozen_owner_wakes_up() {
+    sound_and(Mutant::BooleanLeadership, |mutant| {
+        let mut s = Script::led_by_a(mutant);
+        // The watchdog has killed its work.
+        s.frozen.insert(A);
+        s.works.remove(&A);
+        s.wait(7.0);
+        let held = s.leaders() == [B];
+        s.frozen.remove(&A);
+        s.wait(3.0);
+        held && s.leaders() == [B] && !s.overlap
+    });
+}
+
+/// Rule 6: cancel comes before the deadline, and then no beat is sent or counted any more.
+#[test]
+fn no_beat_after_cancel() {
+    sound_and(Mutant::BeatAfterCancel, |mutant| {
+        let mut s = Script::led_by_a(mutant);
+        let last = s.next(A, About::Beat, Fare::HoldAnswer);
+        s.let_go();
+        s.cut.insert(A);
+        s.stubborn.insert(A);
+        s.wait_to(last, 3.95);
+        s.wait(0.9);
+        let late = s
+            .sent
+            .iter()
+            .filter(|(at, n, about)| *n == A && *about == About::Beat && *at >= last + 3_950_000_000);
+        late.count() == 0
+    });
+}
+
+/// Rule 6: work that will not die means neither resign nor close; the lease runs out.
+#[test]
+fn work_that_will_not_die_is_neither_resigned_nor_closed() {
+    sound_and(Mutant::ReleaseBeforeStopped, |mutant| {
+        let mut s = Script::led_by_a(mutant);
+        s.stubborn.insert(A);
+        let began = s.now;
+        let token = s.token(A);
+        s.feed(A, Input::Release { role: role(), token, reason: Reason::Resigned });
+        s.cut.insert(A);
+        s.wait(4.0);
+        s.cut.remove(&A);
+        s.wait(3.0);
+        s.times(A, About::Resign, began) + s.times(A, About::Close, began) == 0
+    });
+}
+
+/// Rule 4: the acknowledgement of a claim is worth nothing to a later session.
+#[test]
+fn the_answer_to_a_claim_is_not_credited_to_a_later_session() {
+    sound_and(Mutant::AckCreditedToLaterSession, |mutant| {
+        let mut s = Script::led_by_a(mutant);
+        // A resigns, B claims; before the answer arrives, B has lost its session and opened another one.
+        s.plan(B, About::Claim, Fare::HoldAnswer);
+        let token = s.token(A);
+        let claimed = s.now;
+        s.feed(A, Input::Release { role: role(), token, reason: Reason::Resigned });
+        s.wait(0.2);
+        assert_eq!(s.times(B, About::Claim, claimed), 1, "B has claimed");
+        let former = s.session(B);
+        s.feed(B, Input::ClockFault);
+        s.wait(0.2);
+        assert_ne!(s.session(B), former, "B has a new session");
+        s.let_go();
+        s.wait(0.3);
+        !s.overlap
+    });
+}
+
+/// A hint about a session only triggers a read, whatever it says.
+#[test]
+fn a_hint_that_says_closed_closes_nothing() {
+    sound_and(Mutant::HintBelieved, |mutant| {
+        let mut s = Script::led_by_a(mutant);
+        let id = s.session(A);
+        let (key, (version, value)) = s
+            .registers
+            .iter()
+            .find(|(key, _)| matches!(key, Key::Session(_, found) if *found == id))
+            .map(|(key, found)| (key.clone(), found.clone()))
+            .expect("A's session");
+        let Record::Session(record) = value else { panic!("a session") };
+        let closed = Record::Session(record::Session { state: SessionState::Closed, ..record });
+        s.feed(B, Input::Hinted(Hint::Changed(entry(&key, version, &closed))));
+        s.wait(2.0);
+        s.leaders() == [A] && !s.overlap
+    });
+}
+
+/// A ttl is written at opening and never changes.
+#[test]
+fn a_ttl_is_not_lowered_between_two_beats() {
+    sound_and(Mutant::TtlLowered, |mutant| {
+        let mut s = Script::led_by_a(mutant);
+        s.wait(2.0);
+        s.cut.insert(A);
+        s.wait(8.0);
+        !s.overlap
+    });
+}
+
+/// The ttl in the record rules, not the follower's own.
+#[test]
+fn the_ttl_in_the_record_rules() {
+    sound_and(Mutant::OwnTtl, |mutant| {
+        let ttls = [Duration::from_secs(5), Duration::from_secs(2)];
+        let mut s = Script::led(mutant, ttls, Class::B, None);
+        s.cut.insert(A);
+        s.wait(8.0);
+        !s.overlap
+    });
+}
+
+/// Rule 5: a resignation that got lost is sent again until it is seen done; otherwise nobody ever leads.
+#[test]
+fn a_lost_resignation_orphans_nothing() {
+    let mut s = Script::led_by_a(None);
+    s.plan(A, About::Resign, Fare::Lose);
+    let token = s.token(A);
+    s.feed(A, Input::Release { role: role(), token, reason: Reason::Resigned });
+    assert_eq!(s.leaders(), [], "from the decision on it is invalid");
+    s.wait(3.0);
+    assert_eq!(s.leaders(), [B]);
+    assert!(!s.overlap);
+}
+
+/// Rule 5: a claim whose answer got lost is found again in one's own name, and claimed anew.
+#[test]
+fn a_claim_without_an_answer_orphans_nothing() {
+    for mutant in [Mutant::StrayIgnored, Mutant::UnknownIsFailure] {
+        sound_and(mutant, |mutant| {
+            let mut s = Script::led_by_a(mutant);
+            s.plan(B, About::Claim, Fare::HoldAnswer);
+            let token = s.token(A);
+            s.feed(A, Input::Release { role: role(), token, reason: Reason::Resigned });
+            s.wait(20.0);
+            !s.leaders().is_empty() && s.elections().windows(2).all(|pair| pair[0].1 < pair[1].1)
+        });
+    }
+}
+
+/// Rule 3: absent is not over. The store forgot a session whose owner may still count on it.
+#[test]
+fn absent_is_not_over() {
+    sound_and(Mutant::AbsentIsOver, |mutant| {
+        let mut s = Script::led(mutant, [Duration::from_secs(5); 2], Class::C, None);
+        let id = s.session(A);
+        s.cut.insert(A);
+        s.registers.retain(|key, _| !matches!(key, Key::Session(_, found) if *found == id));
+        s.wait(14.0);
+        !s.overlap && s.leaders() == [B]
+    });
+}
+
+/// Rule 3: an expulsion that meets a beat fails and changes nothing.
+#[test]
+fn an_expulsion_that_meets_a_beat_changes_nothing() {
+    sound_and(Mutant::ClaimWithoutExpulsion, |mutant| {
+        let mut s = Script::led_by_a(mutant);
+        // B sees nothing for longer than the ttl, while A beats on.
+        s.cut.insert(B);
+        s.wait(3.0);
+        s.cut.remove(&B);
+        s.frozen.insert(B);
+        s.wait(4.0);
+        s.frozen.remove(&B);
+        s.wait(3.0);
+        s.leaders() == [A] && !s.overlap
+    });
+}
+
+/// Rule 2: an opening that is not acknowledged abandons the id; applied late, it is nobody's.
+#[test]
+fn a_late_opening_is_nobodys() {
+    sound_and(Mutant::OpeningSentTwice, |mutant| {
+        let mut s = Script::led_by_a(mutant);
+        s.plan(A, About::Open, Fare::HoldRequest);
+        s.feed(A, Input::ClockFault);
+        s.wait(0.9);
+        let opened = s.now;
+        s.wait(0.5);
+        s.let_go();
+        s.wait(0.5);
+        let ids = s.events.iter().filter(|(at, n, _)| *at >= opened && *n == A);
+        let opened: Vec<SessionId> = ids
+            .filter_map(
+                |(_, _, event)| {
+                    if let Event::SessionOpened { session } = event { Some(*session) } else { None }
+                },
+            )
+            .collect();
+        // Every session that was opened was opened by a write that was acknowledged in time.
+        opened.len() == 1 && s.times(A, About::Open, 0) == 3 && s.session(A) == opened[0] && {
+            let live = |value: &Record| matches!(value, Record::Session(s) if s.state == SessionState::Live);
+            s.registers.values().filter(|(_, value)| live(value)).count() == 3
+        }
+    });
+}
+
+/// Rule 2: a value of mine whose nonce I never sent means that I was cloned: over at once.
+#[test]
+fn a_clone_ends_at_its_next_beat() {
+    for mutant in [Mutant::CloneUnnoticed, Mutant::UnconditionalRenew] {
+        sound_and(mutant, |mutant| {
+            let mut s = Script::led_by_a(mutant);
+            let twin = s.engines[A].clone();
+            s.engines.push(twin);
+            s.wait(2.5);
+            let leaders = s.leaders().len();
+            s.wait(10.0);
+            // Two at once until the next beat cannot be helped; after it there is one.
+            leaders <= 1 && s.leaders().len() <= 1
+        });
+    }
+}
+
+fn lock(id: &str, covers_work: bool) -> Option<Witness> {
+    Some(Witness { id: id.to_owned(), covers_work })
+}
+
+/// Evidence counts only from the witness that the record names.
+#[test]
+fn the_evidence_of_a_different_witness_is_none() {
+    sound_and(Mutant::AnyWitness, |mutant| {
+        let mut s = Script::led(mutant, [Duration::from_secs(5); 2], Class::B, lock("1:2", true));
+        let session = s.session(A);
+        s.feed(B, Input::Witnessed(Evidence::Dead { session, witness: "1:3".to_owned() }));
+        s.wait(2.0);
+        s.leaders() == [A] && !s.overlap
+    });
+}
+
+/// Evidence that does not cover the work is only a hint.
+#[test]
+fn the_death_of_the_elector_is_not_the_death_of_its_work() {
+    sound_and(Mutant::ElectorDeathIsWorkDeath, |mutant| {
+        let mut s = Script::led(mutant, [Duration::from_secs(5); 2], Class::B, lock("1:2", false));
+        let session = s.session(A);
+        // The elector dies; its child works on.
+        s.frozen.insert(A);
+        s.feed(B, Input::Witnessed(Evidence::Dead { session, witness: "1:2".to_owned() }));
+        s.wait(2.0);
+        !s.overlap
+    });
+}
+
+/// Evidence that covers the work is believed at once.
+#[test]
+fn the_death_of_all_the_work_frees_at_once() {
+    let mut s = Script::led(None, [Duration::from_secs(5); 2], Class::B, lock("1:2", true));
+    let session = s.session(A);
+    s.frozen.insert(A);
+    s.works.remove(&A);
+    s.feed(B, Input::Witnessed(Evidence::Dead { session, witness: "1:2".to_owned() }));
+    s.wait(0.1);
+    assert!(s.leaders().contains(&B));
+}
+
+fn control(s: &mut Script, control: RoleControl) {
+    let epoch = s.registers.keys().map(Key::epoch).max().expect("an epoch");
+    s.registers.insert(
+        Key::Named(epoch, Kind::RoleControl, role()),
+        (Version(u128::MAX - u128::from(s.now)), Record::RoleControl(control)),
+    );
+}
+
+fn order() -> Order {
+    Order { by: "an operator".to_owned(), why: String::new(), at: Wall(0) }
+}
+
+/// A pause is read again after a claim and before the election.
+#[test]
+fn a_pause_between_claim_and_election() {
+    sound_and(Mutant::PauseNotReread, |mutant| {
+        let mut s = Script::led_by_a(mutant);
+        s.plan(B, About::Claim, Fare::HoldAnswer);
+        let token = s.token(A);
+        s.feed(A, Input::Release { role: role(), token, reason: Reason::Resigned });
+        s.wait(0.3);
+        control(&mut s, RoleControl { pause: Some(order()), ..RoleControl::default() });
+        s.let_go();
+        s.wait(3.0);
+        s.elections() == [(A, token.0)]
+    });
+}
+
+/// A request names the tenure that it addresses, and fells no other.
+#[test]
+fn a_request_fells_only_its_tenure() {
+    sound_and(Mutant::RequestFellsAnyone, |mutant| {
+        let mut s = Script::led_by_a(mutant);
+        let token = s.token(A);
+        let request = Request {
+            id: SessionId(7),
+            token: Token(token.0 - 1),
+            to: None,
+            preemption: false,
+            patience: Duration::from_secs(5),
+            order: order(),
+            answer: Answer::Open,
+        };
+        control(&mut s, RoleControl { request: Some(request), ..RoleControl::default() });
+        s.wait(5.0);
+        s.leaders() == [A] && s.token(A) == token
+    });
+}
+
+/// Rule 7: a store that forgot everything is not taken for a new one: nobody claims before the longest lease is over.
+#[test]
+fn a_store_that_forgets_is_quarantined() {
+    sound_and(Mutant::QuarantineSkipped, |mutant| {
+        let mut s = Script::led(mutant, [Duration::from_secs(5); 2], Class::C, None);
+        // A is cut off, and counts on its lease; everything is forgotten.
+        s.cut.insert(A);
+        s.registers.clear();
+        s.wait(20.0);
+        !s.overlap && s.leaders() == [B]
+    });
+}
+
+/// Rule 7: on a store that can forget, the wall clock is a floor for the tokens of those who never saw the old ones.
+#[test]
+fn tokens_rise_after_forgetting() {
+    sound_and(Mutant::NoTokenFloor, |mutant| {
+        let mut s = Script::led(mutant, [Duration::from_secs(5); 2], Class::C, None);
+        // Some tenures pass; then the store and the whole fleet are lost, and begin anew.
+        for _ in 0..2 {
+            let leader = s.leaders()[0];
+            let token = s.token(leader);
+            s.feed(leader, Input::Release { role: role(), token, reason: Reason::Resigned });
+            s.wait(5.0);
+        }
+        let last = s.elections().last().expect("a tenure").1;
+        let later = Script::led_at(s.now, mutant, [Duration::from_secs(5); 2], Class::C, None);
+        later.token(A).0 > last
+    });
+}
+
+/// Rule 7: tokens rise from one tenure to the next.
+#[test]
+fn every_claim_raises_the_token() {
+    sound_and(Mutant::TokenNotRaised, |mutant| {
+        let mut s = Script::led_by_a(mutant);
+        s.cut.insert(A);
+        s.wait(8.0);
+        s.elections().windows(2).all(|pair| pair[0].1 < pair[1].1)
+    });
+}
+
+/// Nothing here depends on how long a test takes: every instant is written down.
+#[test]
+fn the_defaults_are_those_of_the_design() {
+    let s = Script::led_by_a(None);
+    let timing = s.engines[A].timing();
+    assert_eq!(
+        (seconds(s.now) > 4.0, timing.ttl, timing.hold()),
+        (true, Duration::from_secs(5), Duration::from_millis(4950))
+    );
+}
