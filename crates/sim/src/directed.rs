@@ -26,25 +26,6 @@ pub(crate) fn aim(settings: &mut Settings, mutant: Mutant, base: Instant) {
             settings.net.rings = true;
         }
         Mutant::AbsentIsOver => often(settings, &[(Mishap::Stale, 300_000)]),
-        // The last beat was answered late, or the last read sent early, and then the leader freezes.
-        Mutant::ExpelFromAsked | Mutant::ValidityFromReply | Mutant::ValidityFromRead => {
-            only(settings, WitnessKind::None, &[(Fault::Pause, 1)]);
-            settings.net.odds.fill(0);
-            often(settings, &[(Mishap::Slow, 300_000)]);
-            settings.net.slow = base / 5;
-            settings.fault_every = Some(2 * base);
-            settings.span = 60 * base;
-            settings.hunt = true;
-        }
-        // A session ends at once while a claim is on its way, and the next one is open before the answer comes.
-        Mutant::AckCreditedToLaterSession => {
-            only(settings, WitnessKind::None, &[(Fault::ClockFault, 1)]);
-            settings.net.odds.fill(0);
-            often(settings, &[(Mishap::Slow, 300_000)]);
-            settings.net.slow = base / 6;
-            settings.fault_every = Some(base / 4);
-            settings.span = 30 * base;
-        }
         Mutant::UnconditionalRelease => {
             often(settings, &[(Mishap::ReplyLost, 200_000), (Mishap::Unknown, 100_000)]);
             settings.wishes = [0, 0, 1, 0, 0];
@@ -70,6 +51,41 @@ pub(crate) fn aim(settings: &mut Settings, mutant: Mutant, base: Instant) {
             settings.operator_every = Some(settings.span / 80);
             add(settings, &[(Fault::Crash, 5), (Fault::Replica, 0)]);
         }
+        Mutant::ReleaseBeforeStopped => settings.user_every = Some(settings.span / 40),
+        Mutant::BeatAfterCancel => {
+            often(settings, &[(Mishap::RequestLost, 300_000), (Mishap::Slow, 200_000)]);
+            add(settings, &[(Fault::Cut, 10)]);
+        }
+        Mutant::ClockReadOrder => add(settings, &[(Fault::Pause, 20)]),
+        mutant => aim_precisely(settings, mutant, base),
+    }
+    if settings.fault_every.is_none() {
+        settings.fault_every = Some(settings.span / 30);
+    }
+}
+
+/// Mistakes that show only in worlds made for them, where little else happens.
+fn aim_precisely(settings: &mut Settings, mutant: Mutant, base: Instant) {
+    match mutant {
+        // The last beat was answered late, or the last read sent early, and then the leader freezes.
+        Mutant::ExpelFromAsked | Mutant::ValidityFromReply | Mutant::ValidityFromRead => {
+            only(settings, WitnessKind::None, &[(Fault::Pause, 1)]);
+            settings.net.odds.fill(0);
+            often(settings, &[(Mishap::Slow, 300_000)]);
+            settings.net.slow = base / 5;
+            settings.fault_every = Some(2 * base);
+            settings.span = 60 * base;
+            settings.hunt = true;
+        }
+        // A session ends at once while a claim is on its way, and the next one is open before the answer comes.
+        Mutant::AckCreditedToLaterSession => {
+            only(settings, WitnessKind::None, &[(Fault::ClockFault, 1)]);
+            settings.net.odds.fill(0);
+            often(settings, &[(Mishap::Slow, 300_000)]);
+            settings.net.slow = base / 6;
+            settings.fault_every = Some(base / 4);
+            settings.span = 30 * base;
+        }
         // With few roles each is looked at in turn before anybody misses the hint.
         Mutant::FreedIgnored => {
             only(settings, WitnessKind::None, &[]);
@@ -80,12 +96,6 @@ pub(crate) fn aim(settings: &mut Settings, mutant: Mutant, base: Instant) {
             settings.span = 15 * base;
             settings.user_every = Some(base / 40);
         }
-        Mutant::ReleaseBeforeStopped => settings.user_every = Some(settings.span / 40),
-        Mutant::BeatAfterCancel => {
-            often(settings, &[(Mishap::RequestLost, 300_000), (Mishap::Slow, 200_000)]);
-            add(settings, &[(Fault::Cut, 10)]);
-        }
-        Mutant::ClockReadOrder => add(settings, &[(Fault::Pause, 20)]),
         Mutant::ExpelEarly | Mutant::OwnTtl => {
             only(settings, WitnessKind::None, &[(Fault::Pause, 10), (Fault::Crash, 1)]);
             settings.net.odds.fill(0);
@@ -94,9 +104,6 @@ pub(crate) fn aim(settings: &mut Settings, mutant: Mutant, base: Instant) {
             settings.hunt = true;
         }
         _ => add(settings, &[(Fault::Pause, 10), (Fault::Cut, 10), (Fault::Crash, 5)]),
-    }
-    if settings.fault_every.is_none() {
-        settings.fault_every = Some(settings.span / 30);
     }
 }
 
