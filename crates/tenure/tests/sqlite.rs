@@ -236,3 +236,26 @@ async fn what_this_user_may_not_write_is_said() {
     let refused = says(&read_only_file);
     assert!(refused.contains("writable") || refused.contains("write permission"), "{refused}");
 }
+
+/// `flock` has the turn, and is stopped by its own child: as if it had been frozen in the middle of a write.
+#[tokio::test]
+async fn a_process_stopped_within_its_turn_is_woken_by_those_who_wait() {
+    let (file, space) = (OneFile::new(), fresh_space());
+    let store = Sqlite::open(file.path()).unwrap();
+    let bell = file.0.path().join("tenure.db-bell");
+    let mut frozen = std::process::Command::new("flock")
+        .arg(&bell)
+        .args(["sh", "-c", "kill -STOP $PPID"])
+        .spawn()
+        .unwrap();
+    let is_stopped = || {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", frozen.id())).unwrap_or_default();
+        stat.rsplit_once(')').is_some_and(|(_, rest)| rest.trim_start().starts_with('T'))
+    };
+    while !is_stopped() {
+        tokio::time::sleep(std::time::Duration::from_millis(1)).await;
+    }
+    let written = store.write(&space, &[put(&node("a"), None, 1)]).await;
+    assert!(matches!(written.as_deref(), Ok([Outcome::Applied])), "{written:?}");
+    assert!(frozen.wait().unwrap().success(), "it finished what it was doing");
+}

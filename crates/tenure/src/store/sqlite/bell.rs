@@ -12,6 +12,8 @@ use std::time::{Duration, Instant};
 
 use rustix::fs::{FlockOperation, flock};
 
+use super::frozen::Standstill;
+
 /// The file, open.
 #[derive(Debug)]
 pub(super) struct Bell {
@@ -46,13 +48,20 @@ impl Bell {
     /// The same, but no longer than that.
     pub(super) fn turn_within(&self, patience: Duration) -> Option<Turn<'_>> {
         let until = Instant::now() + patience;
+        let standstill = Standstill::default();
         while flock(&self.file, FlockOperation::NonBlockingLockExclusive).is_err() {
             if Instant::now() >= until {
                 return None;
             }
+            standstill.goes_on(&self.path);
             std::thread::sleep(Duration::from_millis(2));
         }
         Some(Turn(self))
+    }
+
+    /// Where it is.
+    pub(super) fn path(&self) -> &Path {
+        &self.path
     }
 
     /// Whether this is still the file that others would open.

@@ -13,6 +13,7 @@
 mod bell;
 mod fault;
 mod file;
+mod frozen;
 mod place;
 mod reader;
 mod rows;
@@ -35,9 +36,11 @@ use std::time::Duration;
 use async_trait::async_trait;
 use futures_util::stream::BoxStream;
 use tokio::sync::oneshot;
+use tokio::time::error::Elapsed;
 
 use self::bell::Bell;
 use self::file::SharedFile;
+use self::frozen::Standstill;
 use self::place::Place;
 use self::reader::{Ask, Hearing, Reader, Then};
 use self::witness::Witnesses;
@@ -52,6 +55,9 @@ const STORE: &str = "sqlite";
 
 /// How long a write waits for others at most; its caller may well give up earlier.
 const PATIENCE: Duration = Duration::from_secs(10);
+
+/// So often a waiting writer looks why nothing moves.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 /// How long closing waits for what is under way.
 const CLOSING: Duration = Duration::from_secs(2);
@@ -68,6 +74,7 @@ pub struct Sqlite {
     hub: Arc<Hub>,
     hearing: Arc<Hearing>,
     witnesses: Arc<Witnesses>,
+    standstill: Standstill,
     closed: AtomicBool,
     id: String,
 }
@@ -97,7 +104,8 @@ impl Sqlite {
         let (reader, nudge) = start_reader(reader)?;
         let witnesses = Arc::new(Witnesses::new(&file.place().locks, hub.clone()));
         let closed = AtomicBool::new(false);
-        let store = Self { writer, reader, nudge, file, hub, hearing, witnesses, closed, id };
+        let standstill = Standstill::default();
+        let store = Self { writer, reader, nudge, file, hub, hearing, witnesses, standstill, closed, id };
         store.sweep();
         Ok(store)
     }
@@ -166,6 +174,24 @@ impl Sqlite {
             }
         });
         answer.await.unwrap_or_else(|_| Err(closed()))
+    }
+
+    /// Waits for the writer, and looks now and then whether a stopped process holds everybody up.
+    async fn wait<T>(
+        &self,
+        mut answer: oneshot::Receiver<T>,
+    ) -> Result<Result<T, oneshot::error::RecvError>, Elapsed> {
+        let until = tokio::time::Instant::now() + PATIENCE;
+        loop {
+            match tokio::time::timeout(LOOK_EVERY, &mut answer).await {
+                Ok(answered) => {
+                    self.standstill.is_over();
+                    return Ok(answered);
+                }
+                Err(late) if tokio::time::Instant::now() >= until => return Err(late),
+                Err(_) => self.standstill.goes_on(self.file.bell().path()),
+            }
+        }
     }
 
     fn check_open(&self) -> Result<(), StoreError> {
@@ -268,8 +294,7 @@ impl Store for Sqlite {
         let (reply, answer) = oneshot::channel();
         let batch = Batch { namespace: namespace.clone(), writes: writes.to_vec(), ticket, reply };
         self.writer.send(Job::Write(batch)).map_err(|_| closed())?;
-        let answer = tokio::time::timeout(PATIENCE, answer).await;
-        match answer {
+        match self.wait(answer).await {
             Ok(Ok(answered)) => answered,
             Ok(Err(_)) if waiting.0.call_off() => Err(closed()),
             Err(_) if waiting.0.call_off() => Err(waited(self.path())),
