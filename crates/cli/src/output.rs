@@ -27,7 +27,7 @@ pub fn start(cli: &Cli) {
 /// Prints one JSON document, on one line.
 ///
 /// # Errors
-/// As [`print`].
+/// As [`print()`].
 pub fn json(value: &impl Serialize) -> Result<(), Exit> {
     let text = serde_json::to_string(value).expect("what is printed serialises");
     print(&text)
@@ -42,7 +42,7 @@ pub fn print(text: &str) -> Result<(), Exit> {
     line(text).map(|_| ())
 }
 
-/// As [`print`], and at once; false when the reader has gone away.
+/// As [`print()`], and at once; false when the reader has gone away.
 ///
 /// # Errors
 /// If it cannot be written for another reason.
