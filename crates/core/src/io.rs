@@ -199,6 +199,20 @@ pub struct Standing {
     pub cool_down: std::time::Duration,
 }
 
+impl Default for Standing {
+    /// Eligible, of priority 0, in no hurry and without delays.
+    fn default() -> Self {
+        Self {
+            eligible: true,
+            priority: 0,
+            preempt: false,
+            takeover_delay: std::time::Duration::ZERO,
+            min_tenure: std::time::Duration::ZERO,
+            cool_down: std::time::Duration::ZERO,
+        }
+    }
+}
+
 /// What the caller has to do, in this order.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Output {

@@ -13,14 +13,7 @@ fn name(text: &str) -> Name {
 }
 
 fn standing() -> Standing {
-    Standing {
-        eligible: true,
-        priority: 0,
-        preempt: false,
-        takeover_delay: Duration::ZERO,
-        min_tenure: Duration::ZERO,
-        cool_down: Duration::from_secs(5),
-    }
+    Standing { cool_down: Duration::from_secs(5), ..Standing::default() }
 }
 
 /// Some engines, one set of registers, one clock.

@@ -185,14 +185,7 @@ impl Node {
 }
 
 fn default_standing(timing: &Timing) -> Standing {
-    Standing {
-        eligible: true,
-        priority: 0,
-        preempt: false,
-        takeover_delay: Duration::ZERO,
-        min_tenure: Duration::ZERO,
-        cool_down: timing.ttl,
-    }
+    Standing { cool_down: timing.ttl, ..Standing::default() }
 }
 
 /// How a node stands for a role.

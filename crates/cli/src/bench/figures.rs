@@ -5,6 +5,8 @@ use std::fmt;
 use hdrhistogram::Histogram;
 use serde::Serialize;
 
+use crate::output::table::{Cell, Column, Table, Tone};
+
 /// What was measured, in order.
 #[derive(Debug, Default, Serialize)]
 pub(crate) struct Figures {
@@ -87,22 +89,20 @@ impl Figures {
 
 impl fmt::Display for Figures {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut table = comfy_table::Table::new();
-        table.load_style(comfy_table::presets::UTF8_HORIZONTAL_ONLY);
-        table.set_header(["figure", "measured", "floor", "ratio", "target"]);
+        let columns = ["FIGURE", "MEASURED", "FLOOR", "RATIO", "TARGET"].map(Column::new);
+        let mut table = Table::new(columns);
         for figure in &self.figures {
-            let ratio = figure.ratio.map_or_else(String::new, |ratio| format!("{ratio:.2} ×"));
-            let text = |text: &Option<String>| text.clone().unwrap_or_default();
-            table.add_row([
-                figure.what.clone(),
-                figure.value.clone(),
-                text(&figure.floor),
-                ratio,
-                text(&figure.target),
+            let ratio = figure.ratio.map(|ratio| format!("{ratio:.2} ×"));
+            table.row([
+                Cell::new(&figure.what, Tone::Strong),
+                Cell::new(&figure.value, Tone::Plain),
+                Cell::or_none(figure.floor.as_ref(), Tone::Faint),
+                Cell::or_none(ratio, Tone::Plain),
+                Cell::or_none(figure.target.as_ref(), Tone::Faint),
             ]);
         }
-        writeln!(f, "{table}")?;
-        writeln!(f, "times are median / 99th percentile / worst")
+        writeln!(f, "{}", table.render(None).trim_end())?;
+        write!(f, "times are median / 99th percentile / worst")
     }
 }
 

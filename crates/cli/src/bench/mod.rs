@@ -44,7 +44,7 @@ pub async fn main(common: &Common, args: &BenchArgs) -> Result<Exit, Exit> {
     if common.is_json() {
         crate::output::json(&figures)?;
     } else {
-        crate::output::print(figures.to_string().trim_end())?;
+        crate::output::print(&figures.to_string())?;
     }
     Ok(Exit::Done)
 }

@@ -234,14 +234,7 @@ impl Setup {
     /// How everybody stands for the role.
     #[must_use]
     pub fn standing(&self) -> Standing {
-        Standing {
-            eligible: true,
-            priority: 0,
-            preempt: false,
-            takeover_delay: Duration::ZERO,
-            min_tenure: Duration::ZERO,
-            cool_down: Duration::ZERO,
-        }
+        Standing::default()
     }
 
     /// The witness of every session.

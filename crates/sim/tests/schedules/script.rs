@@ -127,14 +127,7 @@ impl Script {
 
     pub(crate) fn begin(&mut self, node: usize) {
         self.feed(node, Input::Start);
-        let standing = Standing {
-            eligible: true,
-            priority: 0,
-            preempt: false,
-            takeover_delay: Duration::ZERO,
-            min_tenure: Duration::ZERO,
-            cool_down: Duration::ZERO,
-        };
+        let standing = Standing::default();
         self.feed(node, Input::Stand { role: role(), standing });
     }
 

@@ -163,18 +163,9 @@ impl Scribe {
         books: &BTreeMap<Name, (Option<Version>, History)>,
     ) -> Result<BTreeMap<SessionId, Session>, StoreError> {
         let begun = |role: &Name| batch[role].iter().any(|note| matches!(note.what, Noted::Began { .. }));
-        let open =
+        let tenures =
             books.iter().filter(|(role, _)| begun(role)).flat_map(|(_, (_, history))| &history.tenures);
-        let mut keys: Vec<Key> =
-            open.filter(|past| past.ended.is_none()).map(|past| Key::Session(epoch, past.session)).collect();
-        keys.sort_unstable();
-        keys.dedup();
-        let found = self.store.read(&self.namespace, &Query { keys, kinds: Vec::new() }).await?;
-        let session = |entry: crate::store::Entry| match (&entry.key, entry.value.parse::<Session>()) {
-            (Key::Session(_, id), Ok(session)) => Some((*id, session)),
-            _ => None,
-        };
-        Ok(found.into_iter().filter_map(session).collect())
+        crate::operator::sessions_of_open(&self.store, &self.namespace, epoch, tenures).await
     }
 
     fn enter(&self, history: &mut History, note: &Note, last_beats: &BTreeMap<SessionId, Session>) {
@@ -202,6 +193,8 @@ impl Scribe {
                         reason: None,
                     });
                 }
+                // Nodes write after the fact, and not always in order.
+                history.tenures.sort_by_key(|past| past.token);
                 let excess = history.tenures.len().saturating_sub(KEPT);
                 history.tenures.drain(..excess);
             }

@@ -14,15 +14,17 @@ pub use snapshot::{NodeReport, NodeState, RoleReport, RoleState, Snapshot};
 pub use tenure_core::record::Order;
 pub use watch::{Change, Watch};
 
+use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
 
 use futures_util::StreamExt;
 use futures_util::stream::BoxStream;
-use tenure_core::record::Cluster;
+use tenure_core::record::{Cluster, Session};
 use tenure_core::{Epoch, Key, Query, Version, Wall};
 
+use crate::history::Past;
 use crate::store::{Entry, SharedStore, Signal, StoreError, Value};
-use crate::{Error, Name};
+use crate::{Error, Name, SessionId};
 
 /// Looks at a namespace and asks for changes.
 #[derive(Debug, Clone)]
@@ -84,6 +86,25 @@ pub(crate) async fn epoch(store: &SharedStore, namespace: &Name) -> Result<Optio
     let query = Query { keys: vec![Key::Cluster], kinds: Vec::new() };
     let found = store.read(namespace, &query).await?;
     Ok(found.first().and_then(|entry| entry.value.parse::<Cluster>().ok()).map(|cluster| cluster.epoch))
+}
+
+/// The sessions of those tenures that have no end yet: their last beat was their last sign of life.
+pub(crate) async fn sessions_of_open<'a>(
+    store: &SharedStore,
+    namespace: &Name,
+    epoch: Epoch,
+    tenures: impl Iterator<Item = &'a Past>,
+) -> Result<BTreeMap<SessionId, Session>, StoreError> {
+    let mut keys: Vec<Key> =
+        tenures.filter(|past| past.ended.is_none()).map(|past| Key::Session(epoch, past.session)).collect();
+    keys.sort_unstable();
+    keys.dedup();
+    let found = store.read(namespace, &Query { keys, kinds: Vec::new() }).await?;
+    let session = |entry: Entry| match (&entry.key, entry.value.parse::<Session>()) {
+        (Key::Session(_, id), Ok(session)) => Some((*id, session)),
+        _ => None,
+    };
+    Ok(found.into_iter().filter_map(session).collect())
 }
 
 fn wall() -> Wall {

@@ -51,16 +51,8 @@ impl Operator {
         epoch: Epoch,
         books: &BTreeMap<Name, History>,
     ) -> Result<BTreeMap<SessionId, Session>, Error> {
-        let open = books.values().flat_map(|book| &book.tenures).filter(|past| past.ended.is_none());
-        let mut keys: Vec<Key> = open.map(|past| Key::Session(epoch, past.session)).collect();
-        keys.sort_unstable();
-        keys.dedup();
-        let found = self.store.read(&self.namespace, &Query { keys, kinds: Vec::new() }).await?;
-        let session = |entry: crate::store::Entry| match (&entry.key, entry.value.parse::<Session>()) {
-            (Key::Session(_, id), Ok(session)) => Some((*id, session)),
-            _ => None,
-        };
-        Ok(found.into_iter().filter_map(session).collect())
+        let tenures = books.values().flat_map(|book| &book.tenures);
+        Ok(super::sessions_of_open(&self.store, &self.namespace, epoch, tenures).await?)
     }
 }
 
