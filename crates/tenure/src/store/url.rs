@@ -81,7 +81,6 @@ fn postgres(url: &str) -> Result<SharedStore, StoreError> {
     Err(lacking(url.split(':').next().unwrap_or_default(), "postgres"))
 }
 
-#[allow(dead_code, reason = "a build with every store lacks none")]
 fn lacking(scheme: &str, feature: &str) -> StoreError {
     refuse(format!("this build has no {scheme}: store (feature `{feature}`); it knows {KNOWN}"))
 }
@@ -117,7 +116,10 @@ mod tests {
         for (url, part) in [
             ("tenure.db", "sqlite:PATH"),
             ("redis://:hunter2@host/0", "no redis: store"),
+            #[cfg(not(feature = "postgres"))]
             ("postgres://u:hunter2@h/d", "no postgres: store"),
+            #[cfg(feature = "postgres")]
+            ("postgres://u:hunter2@h/d?hunter2", "cannot be read"),
             ("peers:hunter2", "no peers: store"),
             ("hunter2", "URL"),
             ("nope://u:hunter2@h", "memory:NAME"),

@@ -228,6 +228,7 @@ mod tests {
     #[test]
     fn hashes_never_change() {
         assert_eq!(hash(&[]).cast_unsigned(), 0xcbf2_9ce4_8422_2325);
+        assert_eq!(hash(&["tenure schema"]).cast_unsigned(), 0x66b5_1047_2736_f6f3);
         assert_ne!(hash(&["ab", "c"]), hash(&["a", "bc"]));
     }
 }
