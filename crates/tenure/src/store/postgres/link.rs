@@ -19,6 +19,9 @@ use super::settings::Settings;
 use super::{STORE, fault};
 use crate::clock::KernelEntropy;
 
+/// A connection that lasted so long was a good one: the next is opened at once.
+const SETTLED: Duration = Duration::from_secs(1);
+
 /// The connection as everybody sees it.
 #[derive(Debug, Clone)]
 enum State {
@@ -109,9 +112,12 @@ impl Keeper {
             self.state.send_replace(State::Connecting);
             match timeout(self.settings.timeout, Session::open(&self.settings)).await {
                 Ok(Ok((session, wire))) => {
-                    backoff = Backoff::default();
+                    let opened = Instant::now();
                     self.serve(Arc::new(session), wire).await;
-                    continue;
+                    if opened.elapsed() > SETTLED {
+                        backoff = Backoff::default();
+                        continue;
+                    }
                 }
                 Ok(Err(error)) => self.down(&error),
                 Err(_) => self.down(&no_answer(&self.settings)),

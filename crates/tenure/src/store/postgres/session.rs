@@ -168,7 +168,8 @@ pub(super) async fn attended<T>(
             biased;
             done = &mut work => return done,
             said = wire.next() => if !matches!(said, Some(Ok(_))) {
-                // The work finds out by itself.
+                // With the wire goes what would still be waited for: the work fails by itself.
+                *wire = futures_util::stream::empty().boxed();
                 return work.await;
             },
         }
