@@ -7,6 +7,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
+use std::time::Duration;
 
 use rustix::process::{Pid, Signal, getuid, kill_process};
 use tempfile::TempDir;
@@ -107,14 +108,19 @@ impl Postgres {
         self.server = Some(Server::start("postgres", dir, self.port, &mut command, ready));
     }
 
-    /// Its processes are not in one group: each child makes its own.
+    /// Its processes are not in one group: each child makes its own. The parent is stopped first, so that it starts no
+    /// more of them, and its children are known before it dies and nobody can tell whose they were.
     fn signal(&self, signal: Signal) {
         let Some(server) = &self.server else { return };
         let main = server.pid();
-        // The parent first, so that it starts no more of them.
-        let _ = kill_process(main, signal);
-        for child in children(main) {
-            let _ = kill_process(child, signal);
+        let _ = kill_process(main, Signal::STOP);
+        let children = children(main);
+        for process in children.iter().chain([&main]) {
+            let _ = kill_process(*process, signal);
+        }
+        // The next server cannot have the memory that they share before all of them are gone.
+        while signal == Signal::KILL && children.iter().any(|child| is_running(*child)) {
+            std::thread::sleep(Duration::from_millis(1));
         }
     }
 }
@@ -153,14 +159,21 @@ pub fn pgbouncer(postgres: &Postgres) -> Server {
 /// Every process that this one started.
 fn children(parent: Pid) -> Vec<Pid> {
     let processes = std::fs::read_dir("/proc").into_iter().flatten().flatten();
-    let numbers = processes.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
-    let is_child = |pid: &i32| {
-        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-        // After the name, which may hold anything: the state, and then the parent.
-        let after = stat.rsplit_once(") ").map(|(_, after)| after.to_owned()).unwrap_or_default();
-        after.split(' ').nth(1).and_then(|field| field.parse().ok()) == Some(parent.as_raw_nonzero().get())
-    };
-    numbers.filter(is_child).filter_map(Pid::from_raw).collect()
+    let pids = processes.filter_map(|entry| Pid::from_raw(entry.file_name().to_str()?.parse().ok()?));
+    let is_child = |pid: &Pid| stat(*pid).is_some_and(|(_, of)| of == parent.as_raw_nonzero().get());
+    pids.filter(is_child).collect()
+}
+
+fn is_running(pid: Pid) -> bool {
+    stat(pid).is_some_and(|(state, _)| state != 'Z' && state != 'X')
+}
+
+/// The state and the parent of a process. They follow its name, which may hold anything.
+fn stat(pid: Pid) -> Option<(char, i32)> {
+    let stat = std::fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero())).ok()?;
+    let (_, after) = stat.rsplit_once(") ")?;
+    let mut fields = after.split(' ');
+    Some((fields.next()?.chars().next()?, fields.next()?.parse().ok()?))
 }
 
 /// A data directory that was made once, for this version of the server.
