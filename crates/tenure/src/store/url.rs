@@ -15,6 +15,7 @@ const STORE: &str = "store";
 /// | `memory:`, `memory:NAME` | registers in this process; the same name gives the same registers |
 /// | `sqlite:` | the embedded store, in the user's state directory |
 /// | `sqlite:PATH`, `sqlite:///PATH` | the embedded store in that file, from here or from the root |
+/// | `postgres://user:password@host:port/database` | PostgreSQL; several hosts are tried for the primary |
 ///
 /// # Errors
 /// If the URL names no store that this build has, or if the store cannot be opened. Messages show the scheme only:
@@ -29,7 +30,7 @@ pub fn open(url: &str) -> Result<SharedStore, StoreError> {
         "memory" => Ok(Arc::new(memory(rest))),
         "sqlite" => sqlite(rest),
         "redis" | "rediss" | "valkey" => Err(lacking(scheme, "redis")),
-        "postgres" | "postgresql" => Err(lacking(scheme, "postgres")),
+        "postgres" | "postgresql" => postgres(url),
         "mysql" | "mariadb" => Err(lacking(scheme, "mysql")),
         "peers" => Err(lacking(scheme, "peers")),
         other => {
@@ -70,6 +71,16 @@ fn sqlite(_: &str) -> Result<SharedStore, StoreError> {
     Err(lacking("sqlite", "sqlite"))
 }
 
+#[cfg(feature = "postgres")]
+fn postgres(url: &str) -> Result<SharedStore, StoreError> {
+    Ok(Arc::new(super::Postgres::open(url)?))
+}
+
+#[cfg(not(feature = "postgres"))]
+fn postgres(url: &str) -> Result<SharedStore, StoreError> {
+    Err(lacking(url.split(':').next().unwrap_or_default(), "postgres"))
+}
+
 fn lacking(scheme: &str, feature: &str) -> StoreError {
     refuse(format!("this build has no {scheme}: store (feature `{feature}`); it knows {KNOWN}"))
 }
@@ -105,7 +116,10 @@ mod tests {
         for (url, part) in [
             ("tenure.db", "sqlite:PATH"),
             ("redis://:hunter2@host/0", "no redis: store"),
+            #[cfg(not(feature = "postgres"))]
             ("postgres://u:hunter2@h/d", "no postgres: store"),
+            #[cfg(feature = "postgres")]
+            ("postgres://u:hunter2@h/d?hunter2", "cannot be read"),
             ("peers:hunter2", "no peers: store"),
             ("hunter2", "URL"),
             ("nope://u:hunter2@h", "memory:NAME"),

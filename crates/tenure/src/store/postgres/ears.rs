@@ -1,0 +1,211 @@
+//! The connection that listens: one channel, `tenure`, for every change that rings.
+//!
+//! A listener must be one process of the server for as long as it listens. A pooler that lends another one to every
+//! statement loses notifications without a word; so nothing listens there, and the description says so.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use futures_util::StreamExt;
+use tenure_core::Token;
+use tokio::sync::{Notify, watch};
+use tokio::time::timeout;
+use tokio_postgres::AsyncMessage;
+
+use super::super::hub::Hub;
+use super::super::{Entry, Key, Name, Query, Signal, StoreError, Value, Version};
+use super::fault;
+use super::link::{Backoff, Link, no_answer};
+use super::rows::{self, Question};
+use super::session::{Wire, attended, connect};
+use super::settings::Settings;
+
+/// Whether changes are heard.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Hearing {
+    /// Not known yet, or being tried again.
+    Trying,
+    Works,
+    /// It failed, for now.
+    Failed(String),
+    /// A pooler stands between.
+    Pooled,
+}
+
+/// The connection that listens, opened when somebody wants to hear.
+#[derive(Debug)]
+pub(super) struct Ears {
+    wanted: Arc<Wanted>,
+    hearing: watch::Receiver<Hearing>,
+}
+
+#[derive(Debug, Default)]
+struct Wanted(AtomicBool, Notify);
+
+impl Ears {
+    /// Ears, and what keeps them open until dropped.
+    pub(super) fn new(
+        settings: Arc<Settings>,
+        hub: Arc<Hub>,
+        link: Link,
+    ) -> (Self, impl Future<Output = ()> + Send) {
+        let wanted = Arc::new(Wanted::default());
+        let (sender, hearing) = watch::channel(Hearing::Trying);
+        let listener = Listener { settings, hub, link, hearing: sender };
+        let want = wanted.clone();
+        let listen = async move {
+            while !want.0.load(Ordering::Acquire) {
+                want.1.notified().await;
+            }
+            listener.listen().await;
+        };
+        (Self { wanted, hearing }, listen)
+    }
+
+    /// Somebody wants to hear.
+    pub(super) fn open(&self) {
+        if !self.wanted.0.swap(true, Ordering::AcqRel) {
+            self.wanted.1.notify_one();
+        }
+    }
+
+    /// Whether changes are heard, once that is known.
+    pub(super) async fn hearing(&self) -> Hearing {
+        self.open();
+        let mut hearing = self.hearing.clone();
+        let known = hearing.wait_for(|hearing| *hearing != Hearing::Trying).await;
+        known.map_or(Hearing::Trying, |hearing| hearing.clone())
+    }
+}
+
+struct Listener {
+    settings: Arc<Settings>,
+    hub: Arc<Hub>,
+    link: Link,
+    hearing: watch::Sender<Hearing>,
+}
+
+impl Listener {
+    async fn listen(self) {
+        let mut backoff = Backoff::default();
+        loop {
+            match timeout(self.settings.timeout, self.open()).await {
+                Ok(Ok(Some((client, wire)))) => {
+                    backoff = Backoff::default();
+                    self.hearing.send_replace(Hearing::Works);
+                    // Whatever happened before is not known.
+                    self.hub.send_all(&Signal::Resync);
+                    self.hear(wire).await;
+                    drop(client);
+                    self.hearing.send_replace(Hearing::Trying);
+                }
+                Ok(Ok(None)) => drop(self.hearing.send_replace(Hearing::Pooled)),
+                Ok(Err(error)) => drop(self.hearing.send_replace(Hearing::Failed(error.to_string()))),
+                Err(_) => {
+                    let error = no_answer(&self.settings).to_string();
+                    self.hearing.send_replace(Hearing::Failed(error));
+                }
+            }
+            backoff.wait().await;
+        }
+    }
+
+    /// None if a pooler stands between.
+    async fn open(&self) -> Result<Option<(tokio_postgres::Client, Wire)>, StoreError> {
+        if !self.link.session().await?.direct {
+            return Ok(None);
+        }
+        let (client, mut wire, with_options) = connect(&self.settings).await?;
+        let listen = async {
+            let failed = |error| fault::connecting(&self.settings.place, &error);
+            let before = backend(&client).await.map_err(failed)?;
+            client.batch_execute("LISTEN tenure").await.map_err(failed)?;
+            Ok(before == backend(&client).await.map_err(failed)?)
+        };
+        let same = attended(&mut wire, listen).await?;
+        Ok((same && with_options).then_some((client, wire)))
+    }
+
+    async fn hear(&self, mut wire: Wire) {
+        while let Some(Ok(message)) = wire.next().await {
+            if let AsyncMessage::Notification(notification) = message {
+                self.tell(notification.payload()).await;
+            }
+        }
+    }
+
+    async fn tell(&self, payload: &str) {
+        match Change::read(payload) {
+            Some((namespace, Change::To(entry))) => self.hub.send(&namespace, &Signal::Changed(entry)),
+            Some((namespace, Change::Gone)) => self.hub.send(&namespace, &Signal::Resync),
+            Some((namespace, Change::Large(key))) => {
+                let signal = self.look(&namespace, key).await.map_or(Signal::Resync, Signal::Changed);
+                self.hub.send(&namespace, &signal);
+            }
+            None => self.hub.send_all(&Signal::Resync),
+        }
+    }
+
+    /// What was too large for a notification.
+    async fn look(&self, namespace: &Name, key: Key) -> Option<Entry> {
+        let question = Question::new(namespace, &Query { keys: vec![key], kinds: Vec::new() });
+        let found = self.link.ask(|session| async move { session.read(&question.params()).await }).await;
+        found.ok()?.first().and_then(rows::entry)
+    }
+}
+
+async fn backend(client: &tokio_postgres::Client) -> Result<i32, tokio_postgres::Error> {
+    Ok(client.query_typed_one("SELECT pg_backend_pid()", &[]).await?.get(0))
+}
+
+/// What a notification says, as `tenure_ring_v1` writes it: the namespace, and then the key, and then the value.
+#[derive(Debug, PartialEq, Eq)]
+enum Change {
+    To(Entry),
+    Large(Key),
+    Gone,
+}
+
+impl Change {
+    fn read(payload: &str) -> Option<(Name, Self)> {
+        let parts: Vec<&str> = payload.splitn(7, '\n').collect();
+        let namespace = Name::new(parts.first()?).ok()?;
+        let change = match parts[1..] {
+            [] => Self::Gone,
+            [epoch, kind, name] => Self::Large(rows::key(epoch, kind, name)?),
+            [epoch, kind, name, version, token, json] => {
+                let token = if token.is_empty() { None } else { Some(Token(token.parse().ok()?)) };
+                let version: Version = version.parse().ok()?;
+                let value = Value { token, json: json.into() };
+                Self::To(Entry { key: rows::key(epoch, kind, name)?, version, value })
+            }
+            _ => return None,
+        };
+        Some((namespace, change))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tenure_core::{Epoch, Kind};
+
+    use super::*;
+
+    #[test]
+    fn notifications_are_read_as_they_are_written() {
+        let key = Key::Named(Epoch(7), Kind::RoleControl, Name::new("a.b").unwrap());
+        let version = Version(9);
+        let value = Value { token: Some(Token((1 << 53) - 1)), json: "{\n\"a\":\n1}".into() };
+        let payload = format!("space\n7\ncontrol/role\na.b\n{version}\n9007199254740991\n{}", value.json);
+        let (space, change) = Change::read(&payload).unwrap();
+        assert_eq!(
+            (space.as_str(), change),
+            ("space", Change::To(Entry { key: key.clone(), version, value }))
+        );
+        assert_eq!(Change::read("space\n7\ncontrol/role\na.b").unwrap().1, Change::Large(key));
+        assert_eq!(Change::read("space").unwrap().1, Change::Gone);
+        for strange in ["", "a b", "space\n7", "space\n7\nnope\na", "space\nx\nrole\na\n1\n\n{}"] {
+            assert!(Change::read(strange).is_none(), "{strange}");
+        }
+    }
+}

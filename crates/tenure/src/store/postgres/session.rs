@@ -1,0 +1,177 @@
+//! One connection: how it is opened, what is found out about the server first, and how statements are sent on it.
+
+use std::fmt;
+
+use futures_util::stream::{BoxStream, StreamExt, poll_fn};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio_postgres::error::SqlState;
+use tokio_postgres::{AsyncMessage, Client, Connection, Error, NoTls, Row, Statement};
+use tokio_util::sync::CancellationToken;
+
+use super::super::StoreError;
+use super::rows::Param;
+use super::settings::Settings;
+use super::{STORE, fault, rows, schema};
+
+/// What the connection itself has to say; polling it is what moves bytes.
+pub(super) type Wire = BoxStream<'static, Result<AsyncMessage, Error>>;
+
+/// The oldest server whose statements we speak.
+const OLDEST: i32 = 140_000;
+
+/// An open connection.
+pub(super) struct Session {
+    pub(super) client: Client,
+    /// Read and write, prepared once; none behind a pooler, where the next statement may meet another server process.
+    prepared: Option<(Statement, Statement)>,
+    /// Whether the server took our session settings: nothing stands between us and one process of it.
+    pub(super) direct: bool,
+    pub(super) memory: Memory,
+    /// Set when an answer did not come in time: what comes later must not be taken for another's.
+    pub(super) broken: CancellationToken,
+}
+
+/// Which memory this is, and how far it had got.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Memory {
+    pub(super) identity: String,
+    /// What was on the disk, in bytes of log.
+    flushed: i64,
+}
+
+impl Memory {
+    /// Whether this one may lack what `earlier` had: it is another one, or was set back.
+    pub(super) fn forgot(&self, earlier: &Self) -> bool {
+        self.identity != earlier.identity || self.flushed < earlier.flushed
+    }
+}
+
+impl Session {
+    /// Opens a connection for operations: makes the tables if they are missing, and prepares the statements. The wire
+    /// has to be polled meanwhile, which [`attended`] does.
+    pub(super) async fn open(settings: &Settings) -> Result<(Self, Wire), StoreError> {
+        let (client, mut wire, with_options) = connect(settings).await?;
+        let opened = attended(&mut wire, Self::prepare(settings, client, with_options)).await?;
+        Ok((opened, wire))
+    }
+
+    async fn prepare(settings: &Settings, client: Client, with_options: bool) -> Result<Self, StoreError> {
+        let failed = |error| fault::connecting(&settings.place, &error);
+        let greeting = client.query_typed_one(GREETING, &[]).await.map_err(failed)?;
+        check(&greeting, &settings.place)?;
+        let direct = with_options && greeting.get::<_, i64>("patience") == i64::from(settings.patience_ms());
+        let id = schema::ensure(&client, settings).await?;
+        // A server may keep this from ordinary users; the rest of the identity has to do then.
+        let system =
+            client.query_typed_one("SELECT system_identifier::text FROM pg_control_system()", &[]).await;
+        let system = system.map_or_else(|_| "hidden".to_owned(), |row| row.get(0));
+        let (database, timeline): (String, String) = (greeting.get("database"), greeting.get("timeline"));
+        let identity = format!("postgres:{system}:{timeline}:{database}:{id}");
+        let memory = Memory { identity, flushed: greeting.get("flushed") };
+        let prepared = if direct {
+            let read = client.prepare(rows::READ).await.map_err(failed)?;
+            Some((read, client.prepare(rows::WRITE).await.map_err(failed)?))
+        } else {
+            None
+        };
+        Ok(Self { client, prepared, direct, memory, broken: CancellationToken::new() })
+    }
+
+    pub(super) async fn read(&self, params: &[Param<'_>]) -> Result<Vec<Row>, Error> {
+        match &self.prepared {
+            Some((read, _)) => self.client.query(read, &values(params)).await,
+            None => self.client.query_typed(rows::READ, params).await,
+        }
+    }
+
+    pub(super) async fn write(&self, params: &[Param<'_>]) -> Result<Vec<Row>, Error> {
+        match &self.prepared {
+            Some((_, write)) => self.client.query(write, &values(params)).await,
+            None => self.client.query_typed(rows::WRITE, params).await,
+        }
+    }
+}
+
+impl fmt::Debug for Session {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Session").field("direct", &self.direct).finish_non_exhaustive()
+    }
+}
+
+fn values<'a>(params: &[Param<'a>]) -> Vec<&'a (dyn tokio_postgres::types::ToSql + Sync)> {
+    params.iter().map(|(value, _)| *value).collect()
+}
+
+/// The timeline is the first third of the name of the log file; a promoted standby has another one.
+const GREETING: &str = "
+SELECT current_setting('server_version_num')::integer AS version, pg_is_in_recovery() AS in_recovery,
+    current_setting('transaction_read_only') = 'on' AS read_only,
+    (SELECT setting::bigint FROM pg_settings WHERE name = 'statement_timeout') AS patience,
+    (SELECT oid::text FROM pg_database WHERE datname = current_database()) AS database,
+    CASE WHEN pg_is_in_recovery() THEN '' ELSE substr(pg_walfile_name(pg_current_wal_flush_lsn()), 1, 8) END
+        AS timeline,
+    CASE WHEN pg_is_in_recovery() THEN 0 ELSE (pg_current_wal_flush_lsn() - '0/0'::pg_lsn)::bigint END AS flushed";
+
+fn check(greeting: &Row, place: &str) -> Result<(), StoreError> {
+    let refuse = |why: &str| Err(StoreError::not_applied(STORE, format!("{place}: {why}")).permanent());
+    if greeting.get::<_, i32>("version") < OLDEST {
+        return refuse("this server is older than PostgreSQL 14: upgrade it");
+    }
+    if greeting.get("in_recovery") {
+        return refuse("the server is a standby: name the primary, or all hosts of the cluster");
+    }
+    if greeting.get("read_only") {
+        return refuse("default_transaction_read_only is on for this user or database: switch it off");
+    }
+    Ok(())
+}
+
+/// Opens a connection: with settings of our own if the server takes them, without if something between us refuses
+/// them. Tells which.
+pub(super) async fn connect(settings: &Settings) -> Result<(Client, Wire, bool), StoreError> {
+    match connect_once(settings, true).await {
+        Ok((client, wire)) => Ok((client, wire, true)),
+        Err(error) if error.code() == Some(&SqlState::PROTOCOL_VIOLATION) => {
+            let plain = connect_once(settings, false).await;
+            plain
+                .map(|(client, wire)| (client, wire, false))
+                .map_err(|error| fault::connecting(&settings.place, &error))
+        }
+        Err(error) => Err(fault::connecting(&settings.place, &error)),
+    }
+}
+
+async fn connect_once(settings: &Settings, with_options: bool) -> Result<(Client, Wire), Error> {
+    let config = settings.config(with_options);
+    match &settings.tls {
+        Some(tls) => config.connect(tls.clone()).await.map(|(client, wire)| (client, stream(wire))),
+        None => config.connect(NoTls).await.map(|(client, wire)| (client, stream(wire))),
+    }
+}
+
+fn stream<S, T>(mut connection: Connection<S, T>) -> Wire
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    poll_fn(move |context| connection.poll_message(context)).boxed()
+}
+
+/// Does something on a connection that nobody else polls yet.
+pub(super) async fn attended<T>(
+    wire: &mut Wire,
+    work: impl Future<Output = Result<T, StoreError>>,
+) -> Result<T, StoreError> {
+    let mut work = std::pin::pin!(work);
+    loop {
+        tokio::select! {
+            biased;
+            done = &mut work => return done,
+            said = wire.next() => if !matches!(said, Some(Ok(_))) {
+                // With the wire goes what would still be waited for: the work fails by itself.
+                *wire = futures_util::stream::empty().boxed();
+                return work.await;
+            },
+        }
+    }
+}

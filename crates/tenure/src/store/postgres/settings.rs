@@ -1,0 +1,272 @@
+//! What a URL says: where the server is, how long to wait for it, and how the connection is protected.
+
+use std::fmt;
+use std::path::Path;
+use std::str::FromStr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject;
+use rustls::{ClientConfig, RootCertStore};
+use tokio_postgres::Config;
+use tokio_postgres::config::{Host, SslMode, TargetSessionAttrs};
+use tokio_postgres_rustls::MakeRustlsConnect;
+
+use super::super::StoreError;
+use super::STORE;
+
+/// How long an operation may take if the URL does not say.
+const TIMEOUT: Duration = Duration::from_secs(2);
+
+/// Where systems keep the authorities that they trust.
+const SYSTEM_ROOTS: [&str; 4] = [
+    "/etc/ssl/certs/ca-certificates.crt",
+    "/etc/pki/tls/certs/ca-bundle.crt",
+    "/etc/ssl/ca-bundle.pem",
+    "/etc/ssl/cert.pem",
+];
+
+/// Where the server is and how to talk to it.
+pub(super) struct Settings {
+    config: Config,
+    /// None: the connection is not encrypted.
+    pub(super) tls: Option<MakeRustlsConnect>,
+    /// How long an operation may take, connecting included.
+    pub(super) timeout: Duration,
+    /// Hosts and database, for people.
+    pub(super) place: String,
+    /// Whether every host is this machine.
+    pub(super) local: bool,
+}
+
+impl Settings {
+    /// Reads a URL. Nothing is connected.
+    pub(super) fn parse(url: &str) -> Result<Self, StoreError> {
+        let (rest, own) = Own::split(url)?;
+        let mut config = Config::from_str(&rest).map_err(|_| refuse(BAD_URL))?;
+        if config.get_hosts().is_empty() {
+            return Err(refuse("the URL names no host: write postgres://user@host/database"));
+        }
+        let tls = own.tls()?;
+        let timeout = own.timeout.unwrap_or(TIMEOUT);
+        config
+            .ssl_mode(if tls.is_some() { SslMode::Require } else { SslMode::Disable })
+            .target_session_attrs(TargetSessionAttrs::ReadWrite)
+            .connect_timeout(timeout)
+            .tcp_user_timeout(2 * timeout)
+            .keepalives(true)
+            .keepalives_idle(Duration::from_secs(1))
+            .keepalives_interval(Duration::from_secs(1))
+            .keepalives_retries(3);
+        if config.get_application_name().is_none() {
+            config.application_name("tenure");
+        }
+        let (place, local) = (place(&config), config.get_hosts().iter().all(is_local));
+        Ok(Self { config, tls, timeout, place, local })
+    }
+
+    /// How long the server may work on one statement: it gives up before we do, so that nothing which we stopped
+    /// waiting for happens later.
+    pub(super) fn patience_ms(&self) -> i32 {
+        i32::try_from(self.timeout.as_millis() * 3 / 4).unwrap_or(i32::MAX).max(1)
+    }
+
+    /// What a connection is opened with. Options are settings of the session that a pooler cannot give.
+    pub(super) fn config(&self, with_options: bool) -> Config {
+        let mut config = self.config.clone();
+        if with_options {
+            let given = self.config.get_options().unwrap_or_default();
+            config.options(format!("{given} {}", self.options()));
+        }
+        config
+    }
+
+    /// Plans are made once, and never by statistics of a table that changes by the second; the server notices a client
+    /// that was silently cut off within seconds.
+    fn options(&self) -> String {
+        let patience = self.patience_ms();
+        format!(
+            "-c statement_timeout={patience} -c lock_timeout={patience} -c jit=off -c enable_seqscan=off \
+             -c enable_hashjoin=off -c enable_mergejoin=off -c plan_cache_mode=force_generic_plan \
+             -c default_transaction_isolation=read\\ committed -c tcp_keepalives_idle=1 \
+             -c tcp_keepalives_interval=1 -c tcp_keepalives_count=3"
+        )
+    }
+}
+
+/// Only what is no secret.
+impl fmt::Debug for Settings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Settings")
+            .field("place", &self.place)
+            .field("timeout", &self.timeout)
+            .finish_non_exhaustive()
+    }
+}
+
+const BAD_URL: &str = "the URL cannot be read: write postgres://user:password@host:port/database?timeout=2s, with \
+    %-escapes in names and passwords; known parameters are timeout, ca, sslmode, application_name, options and those of \
+    the connection itself";
+
+fn place(config: &Config) -> String {
+    let ports = config.get_ports();
+    let host = |(nth, host): (usize, &Host)| {
+        let port = ports.get(nth).or(ports.first()).copied().unwrap_or(5432);
+        match host {
+            Host::Tcp(name) => format!("{name}:{port}"),
+            #[cfg(unix)]
+            Host::Unix(path) => format!("{}:{port}", path.display()),
+        }
+    };
+    let hosts: Vec<_> = config.get_hosts().iter().enumerate().map(host).collect();
+    format!("{}/{}", hosts.join(","), config.get_dbname().or(config.get_user()).unwrap_or_default())
+}
+
+fn is_local(host: &Host) -> bool {
+    match host {
+        Host::Tcp(name) => {
+            name == "localhost" || name.parse().is_ok_and(|ip: std::net::IpAddr| ip.is_loopback())
+        }
+        #[cfg(unix)]
+        Host::Unix(_) => true,
+    }
+}
+
+/// The parameters that are ours; the rest is the client's.
+#[derive(Default)]
+struct Own {
+    timeout: Option<Duration>,
+    ca: Option<String>,
+    mode: Option<String>,
+}
+
+impl Own {
+    fn split(url: &str) -> Result<(String, Self), StoreError> {
+        let Some((base, query)) = url.split_once('?') else { return Ok((url.to_owned(), Self::default())) };
+        let (mut own, mut rest) = (Self::default(), Vec::new());
+        for pair in query.split('&').filter(|pair| !pair.is_empty()) {
+            let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
+            match key {
+                "timeout" => own.timeout = Some(timeout(&unescape(value)?)?),
+                "ca" | "sslrootcert" => own.ca = Some(unescape(value)?),
+                "sslmode" => own.mode = Some(unescape(value)?),
+                _ => rest.push(pair),
+            }
+        }
+        let base = if rest.is_empty() { base.to_owned() } else { format!("{base}?{}", rest.join("&")) };
+        Ok((base, own))
+    }
+
+    /// Encrypted and verified, or not at all: never one that falls back to the other.
+    fn tls(&self) -> Result<Option<MakeRustlsConnect>, StoreError> {
+        match (self.mode.as_deref(), &self.ca) {
+            (None | Some("disable"), None) => Ok(None),
+            (Some("disable"), Some(_)) => {
+                Err(refuse("sslmode=disable and ca= contradict each other: leave one of them out"))
+            }
+            (None | Some("require" | "verify-ca" | "verify-full"), Some(ca)) => {
+                Ok(Some(verified_by(Path::new(ca))?))
+            }
+            (Some("require" | "verify-ca" | "verify-full"), None) => {
+                let system = SYSTEM_ROOTS.iter().map(Path::new).find(|path| path.is_file());
+                let system = system.ok_or_else(|| {
+                    refuse(
+                        "this system keeps no list of trusted authorities: name one with ca=/path/to/ca.pem",
+                    )
+                })?;
+                Ok(Some(verified_by(system)?))
+            }
+            (Some(_), _) => Err(refuse(
+                "sslmode must be disable, or verify-full (require and verify-ca mean the same here): a connection that \
+                 is only perhaps encrypted protects nothing",
+            )),
+        }
+    }
+}
+
+fn timeout(text: &str) -> Result<Duration, StoreError> {
+    let parsed = humantime::parse_duration(text).ok();
+    parsed
+        .filter(|timeout| (Duration::from_millis(50)..=Duration::from_secs(60)).contains(timeout))
+        .ok_or_else(|| refuse("timeout must be a duration from 50ms to 60s, such as timeout=2s"))
+}
+
+fn verified_by(authorities: &Path) -> Result<MakeRustlsConnect, StoreError> {
+    let file = authorities.display();
+    let cannot =
+        |error: &dyn std::fmt::Display| refuse(format!("cannot read the authorities in {file}: {error}"));
+    let mut roots = RootCertStore::empty();
+    for certificate in CertificateDer::pem_file_iter(authorities).map_err(|error| cannot(&error))? {
+        roots.add(certificate.map_err(|error| cannot(&error))?).map_err(|error| cannot(&error))?;
+    }
+    if roots.is_empty() {
+        return Err(refuse(format!("{file} holds no certificate in PEM form")));
+    }
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let versions = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
+    let config =
+        versions.map_err(|error| cannot(&error))?.with_root_certificates(roots).with_no_client_auth();
+    Ok(MakeRustlsConnect::new(config))
+}
+
+fn unescape(text: &str) -> Result<String, StoreError> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.bytes();
+    while let Some(byte) = rest.next() {
+        if byte != b'%' {
+            bytes.push(byte);
+            continue;
+        }
+        let digit = |byte: Option<u8>| byte.and_then(|byte| char::from(byte).to_digit(16));
+        let (Some(high), Some(low)) = (digit(rest.next()), digit(rest.next())) else {
+            return Err(refuse(BAD_URL));
+        };
+        bytes.push(u8::try_from(high * 16 + low).unwrap_or_default());
+    }
+    String::from_utf8(bytes).map_err(|_| refuse(BAD_URL))
+}
+
+fn refuse(message: impl Into<String>) -> StoreError {
+    StoreError::not_applied(STORE, message).permanent()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_url_says_where_and_how_long_and_shows_no_secret() {
+        let url =
+            "postgres://ann:hunter2@one.example:5433,two.example:5434/app?timeout=500ms&application_name=x";
+        let settings = Settings::parse(url).unwrap();
+        assert_eq!(settings.place, "one.example:5433,two.example:5434/app");
+        assert_eq!((settings.timeout, settings.patience_ms()), (Duration::from_millis(500), 375));
+        assert!(!settings.local && settings.tls.is_none());
+        assert!(Settings::parse("postgresql://ann@127.0.0.1/app").unwrap().local);
+    }
+
+    #[test]
+    fn what_contradicts_itself_or_cannot_be_read_is_refused_without_showing_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let empty = dir.path().join("empty.pem");
+        std::fs::write(&empty, "").unwrap();
+        for (rest, part) in [
+            ("?timeout=never", "timeout=2s"),
+            ("?timeout=1h", "timeout=2s"),
+            ("?sslmode=prefer", "perhaps encrypted"),
+            ("?sslmode=disable&ca=/x", "contradict"),
+            ("?ca=/no/such/file", "/no/such/file"),
+            (&format!("?ca={}", empty.display()), "no certificate"),
+            ("?hunter2=1", "cannot be read"),
+            ("?timeout=%zz", "cannot be read"),
+        ] {
+            let Err(error) = Settings::parse(&format!("postgres://ann:hunter2@h/app{rest}")) else {
+                panic!("{rest} must be refused")
+            };
+            let shown = format!("{error} {error:?}");
+            assert!(shown.contains(part) && !shown.contains("hunter2"), "{rest}: {shown}");
+        }
+        assert!(Settings::parse("postgres:///app").is_err(), "no host");
+    }
+}

@@ -1,0 +1,247 @@
+//! PostgreSQL, private to a test, and pgbouncer in front of it.
+//!
+//! The server refuses to run as root; then it runs as the user that its package made. A prepared data directory is kept
+//! beside the test programs and copied, because making one takes longer than most tests.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, getuid, kill_process};
+use tempfile::TempDir;
+
+use super::{Server, free_port, program};
+
+/// The user that the package makes.
+const USER: &str = "postgres";
+
+/// A running server. Frozen, killed and started again with everything that belongs to it.
+#[derive(Debug)]
+pub struct Postgres {
+    server: Option<Server>,
+    settings: Vec<String>,
+    port: u16,
+}
+
+impl Postgres {
+    /// Starts one with these settings, such as `max_connections=500`.
+    ///
+    /// # Panics
+    /// If it is not installed or does not come up.
+    #[must_use]
+    pub fn start(settings: &[&str]) -> Self {
+        let dir = TempDir::new().expect("a temporary directory");
+        copy(template(), &dir.path().join("data"));
+        hand_over(dir.path());
+        let settings = settings.iter().map(|setting| (*setting).to_owned()).collect();
+        let mut postgres = Self { server: None, settings, port: free_port() };
+        postgres.launch(dir);
+        postgres
+    }
+
+    /// Its URL for that user and database, without parameters.
+    #[must_use]
+    pub fn url(&self, user: &str, database: &str) -> String {
+        format!("postgres://{user}@127.0.0.1:{}/{database}", self.port)
+    }
+
+    /// The URL of its superuser.
+    #[must_use]
+    pub fn admin_url(&self) -> String {
+        self.url(USER, USER)
+    }
+
+    /// Its port, which it keeps over restarts.
+    #[must_use]
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// Freezes every process of it.
+    pub fn freeze(&self) {
+        self.signal(Signal::STOP);
+    }
+
+    /// Lets it go on.
+    pub fn thaw(&self) {
+        self.signal(Signal::CONT);
+    }
+
+    /// Kills every process of it at once, as a power loss would, and starts it again on the same port.
+    ///
+    /// # Panics
+    /// If it does not come up again.
+    pub fn crash_and_restart(&mut self) {
+        let dir = self.crash();
+        self.launch(dir);
+    }
+
+    /// Kills every process of it at once; its directory is kept for [`Postgres::launch`].
+    #[must_use]
+    pub fn crash(&mut self) -> TempDir {
+        self.signal(Signal::KILL);
+        self.server
+            .take()
+            .map(Server::crash)
+            .unwrap_or_else(|| TempDir::new().expect("a temporary directory"))
+    }
+
+    /// Starts it in that directory.
+    ///
+    /// # Panics
+    /// If it does not come up.
+    pub fn launch(&mut self, dir: TempDir) {
+        let data = dir.path().join("data");
+        let mut command = unprivileged(&binary("postgres"));
+        command.arg("-D").arg(&data).args(["-p", &self.port.to_string(), "-c", "listen_addresses=127.0.0.1"]);
+        command.arg("-c").arg(format!("unix_socket_directories={}", dir.path().display())).current_dir("/");
+        for setting in &self.settings {
+            command.args(["-c", setting]);
+        }
+        let _ = std::fs::remove_file(data.join("postmaster.pid"));
+        let ready = |_: SocketAddr| {
+            let status = std::fs::read_to_string(data.join("postmaster.pid")).unwrap_or_default();
+            status.lines().nth(7).is_some_and(|line| line.trim() == "ready")
+        };
+        self.server = Some(Server::start("postgres", dir, self.port, &mut command, ready));
+    }
+
+    /// Its processes are not in one group: each child makes its own. The parent is stopped first, so that it starts no
+    /// more of them, and its children are known before it dies and nobody can tell whose they were.
+    fn signal(&self, signal: Signal) {
+        let Some(server) = &self.server else { return };
+        let main = server.pid();
+        let _ = kill_process(main, Signal::STOP);
+        let children = children(main);
+        for process in children.iter().chain([&main]) {
+            let _ = kill_process(*process, signal);
+        }
+        // The next server cannot have the memory that they share before all of them are gone.
+        while signal == Signal::KILL && children.iter().any(|child| is_running(*child)) {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+}
+
+impl Drop for Postgres {
+    fn drop(&mut self) {
+        self.signal(Signal::KILL);
+    }
+}
+
+/// A pooler in transaction mode, in front of a server.
+///
+/// # Panics
+/// If it is not installed or does not come up.
+#[must_use]
+pub fn pgbouncer(postgres: &Postgres) -> Server {
+    let (dir, port) = (TempDir::new().expect("a temporary directory"), free_port());
+    let (config, users) = (dir.path().join("pgbouncer.ini"), dir.path().join("users.txt"));
+    let text = format!(
+        "[databases]\n* = host=127.0.0.1 port={}\n[pgbouncer]\nlisten_addr=127.0.0.1\nlisten_port={port}\n\
+         unix_socket_dir=\nauth_type=any\nauth_file={}\npool_mode=transaction\ndefault_pool_size=4\n",
+        postgres.port(),
+        users.display()
+    );
+    std::fs::write(&users, "\"postgres\" \"\"\n").expect("a file of users");
+    std::fs::write(&config, text.replace("* = host", "postgres = user=postgres host"))
+        .expect("its configuration");
+    hand_over(dir.path());
+    let mut command = unprivileged(&program("pgbouncer", "pgbouncer", &["/usr/sbin"]));
+    command.arg(&config).current_dir("/");
+    Server::start("pgbouncer", dir, port, &mut command, |address| {
+        std::net::TcpStream::connect(address).is_ok()
+    })
+}
+
+/// Every process that this one started.
+fn children(parent: Pid) -> Vec<Pid> {
+    let processes = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    let pids = processes.filter_map(|entry| Pid::from_raw(entry.file_name().to_str()?.parse().ok()?));
+    let is_child = |pid: &Pid| stat(*pid).is_some_and(|(_, of)| of == parent.as_raw_nonzero().get());
+    pids.filter(is_child).collect()
+}
+
+fn is_running(pid: Pid) -> bool {
+    stat(pid).is_some_and(|(state, _)| state != 'Z' && state != 'X')
+}
+
+/// The state and the parent of a process. They follow its name, which may hold anything.
+fn stat(pid: Pid) -> Option<(char, i32)> {
+    let stat = std::fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero())).ok()?;
+    let (_, after) = stat.rsplit_once(") ")?;
+    let mut fields = after.split(' ');
+    Some((fields.next()?.chars().next()?, fields.next()?.parse().ok()?))
+}
+
+/// A data directory that was made once, for this version of the server.
+fn template() -> &'static Path {
+    static MADE: OnceLock<PathBuf> = OnceLock::new();
+    MADE.get_or_init(|| {
+        let initdb = binary("initdb");
+        let version = run(Command::new(&initdb).arg("--version"));
+        let version: String = version.chars().filter(|c| c.is_ascii_digit() || *c == '.').collect();
+        let program = std::env::current_exe().expect("a test program has a path");
+        let target = program.parent().and_then(Path::parent).expect("it lies in target/");
+        let place = target.join(format!("postgres-template-{version}"));
+        if !place.exists() {
+            make_template(&initdb, &place);
+        }
+        place
+    })
+}
+
+/// Whoever comes first wins; all are the same.
+fn make_template(initdb: &Path, place: &Path) {
+    let dir = TempDir::new().expect("a temporary directory");
+    hand_over(dir.path());
+    let data = dir.path().join("data");
+    let mut command = unprivileged(initdb);
+    command.arg("-D").arg(&data).args(["-A", "trust", "-U", USER, "--no-sync", "--wal-segsize=1"]);
+    run(command.args(["-E", "UTF8", "--locale=C"]).current_dir("/"));
+    let new = place.with_extension(format!("new-{}", std::process::id()));
+    copy(&data, &new);
+    if std::fs::rename(&new, place).is_err() {
+        let _ = std::fs::remove_dir_all(&new);
+    }
+}
+
+fn copy(from: &Path, to: &Path) {
+    run(Command::new("cp").arg("-a").arg(from).arg(to));
+}
+
+/// Gives a directory to the user that the server runs as.
+fn hand_over(dir: &Path) {
+    if getuid().is_root() {
+        run(Command::new("chown").arg("-R").arg(format!("{USER}:")).arg(dir));
+    }
+}
+
+fn unprivileged(program: &Path) -> Command {
+    if !getuid().is_root() {
+        return Command::new(program);
+    }
+    let mut command = Command::new("setpriv");
+    command
+        .args([&format!("--reuid={USER}"), &format!("--regid={USER}"), "--clear-groups", "--"])
+        .arg(program);
+    command
+}
+
+/// Debian puts the server's programs in a folder for each version.
+fn binary(name: &str) -> PathBuf {
+    let versions = std::fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
+    let mut folders: Vec<_> =
+        versions.map(|version| version.path().join("bin").display().to_string()).collect();
+    folders.sort();
+    let folders: Vec<_> = folders.iter().rev().map(String::as_str).collect();
+    program(name, "postgresql", &folders)
+}
+
+fn run(command: &mut Command) -> String {
+    let done = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
+    assert!(done.status.success(), "{command:?}: {}", String::from_utf8_lossy(&done.stderr));
+    String::from_utf8_lossy(&done.stdout).into_owned()
+}
