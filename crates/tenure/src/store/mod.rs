@@ -6,6 +6,8 @@
 mod error;
 mod hub;
 mod memory;
+#[cfg(feature = "redis")]
+mod redis;
 mod rules;
 #[cfg(feature = "sqlite")]
 mod sqlite;
@@ -14,6 +16,8 @@ mod value;
 
 pub use error::{Retry, StoreError};
 pub use memory::Memory;
+#[cfg(feature = "redis")]
+pub use redis::Redis;
 pub use rules::{MAX_BATCH, MAX_VALUE};
 #[cfg(feature = "sqlite")]
 pub use sqlite::Sqlite;

@@ -15,6 +15,7 @@ const STORE: &str = "store";
 /// | `memory:`, `memory:NAME` | registers in this process; the same name gives the same registers |
 /// | `sqlite:` | the embedded store, in the user's state directory |
 /// | `sqlite:PATH`, `sqlite:///PATH` | the embedded store in that file, from here or from the root |
+/// | `redis://HOST:PORT/DB`, `rediss://`, `redis+unix:///PATH`, `redis+sentinel://HOST:PORT,…/NAME` | a Redis or Valkey server |
 ///
 /// # Errors
 /// If the URL names no store that this build has, or if the store cannot be opened. Messages show the scheme only:
@@ -28,7 +29,9 @@ pub fn open(url: &str) -> Result<SharedStore, StoreError> {
     match scheme {
         "memory" => Ok(Arc::new(memory(rest))),
         "sqlite" => sqlite(rest),
-        "redis" | "rediss" | "valkey" => Err(lacking(scheme, "redis")),
+        "redis" | "rediss" | "valkey" | "valkeys" | "redis+unix" | "redis+sentinel" | "rediss+sentinel" => {
+            redis(scheme, url)
+        }
         "postgres" | "postgresql" => Err(lacking(scheme, "postgres")),
         "mysql" | "mariadb" => Err(lacking(scheme, "mysql")),
         "peers" => Err(lacking(scheme, "peers")),
@@ -70,6 +73,16 @@ fn sqlite(_: &str) -> Result<SharedStore, StoreError> {
     Err(lacking("sqlite", "sqlite"))
 }
 
+#[cfg(feature = "redis")]
+fn redis(_: &str, url: &str) -> Result<SharedStore, StoreError> {
+    Ok(Arc::new(super::Redis::open(url)?))
+}
+
+#[cfg(not(feature = "redis"))]
+fn redis(scheme: &str, _: &str) -> Result<SharedStore, StoreError> {
+    Err(lacking(scheme, "redis"))
+}
+
 fn lacking(scheme: &str, feature: &str) -> StoreError {
     refuse(format!("this build has no {scheme}: store (feature `{feature}`); it knows {KNOWN}"))
 }
@@ -104,7 +117,10 @@ mod tests {
     fn what_is_not_a_store_is_told_without_showing_secrets() {
         for (url, part) in [
             ("tenure.db", "sqlite:PATH"),
+            #[cfg(not(feature = "redis"))]
             ("redis://:hunter2@host/0", "no redis: store"),
+            #[cfg(feature = "redis")]
+            ("redis://:hunter2@host/zero", "not a Redis URL"),
             ("postgres://u:hunter2@h/d", "no postgres: store"),
             ("peers:hunter2", "no peers: store"),
             ("hunter2", "URL"),

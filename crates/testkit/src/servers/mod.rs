@@ -2,6 +2,8 @@
 //!
 //! A server that is not installed is a failure that says what to install, never a skip.
 
+pub mod redis;
+
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
