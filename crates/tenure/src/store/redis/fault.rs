@@ -52,6 +52,8 @@ pub(super) fn of_server(error: &ServerError) -> (StoreError, Link) {
 pub(super) fn in_script(text: &str) -> (StoreError, Link) {
     let text = text.trim_start_matches('-');
     let (code, detail) = text.split_once(' ').unwrap_or((text, ""));
+    let denied = detail.contains("user executing the script") || detail.contains("ACL failure");
+    let code = if denied { "NOPERM" } else { code };
     let (message, permanent) = explain(code, detail);
     (finish(StoreError::not_applied(STORE, message), permanent), link_after(code))
 }
