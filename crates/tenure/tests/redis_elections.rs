@@ -10,7 +10,7 @@ use futures_util::future::{join_all, select_all};
 use rustix::process::Signal as Kill;
 use tenure::event::What;
 use tenure::{Candidate, Held, Node, Reason, Tenure, Token};
-use tenure_testkit::servers::redis::{DURABLE, FORGETFUL, ask, start, start_in};
+use tenure_testkit::servers::redis::{DURABLE, FORGETFUL, ask, start, start_in, tell};
 
 const TTL: Duration = Duration::from_secs(1);
 /// Long enough for anything that happens at all.
@@ -194,7 +194,7 @@ async fn a_flush_ends_the_tenure_and_is_followed_by_a_quarantine_and_a_higher_to
         let (tenure, _) = elected(&nodes).await;
         let token = tenure.token();
         soon(seen_by_all(&nodes, token)).await;
-        ask(server.address(), &["FLUSHALL"]);
+        tell(server.address(), &["FLUSHALL"]);
         let held = soon(tenure.hold(|_| std::future::pending::<()>())).await;
         assert!(matches!(held, Held::Lost(_)));
         let (again, _) = elected(&nodes).await;

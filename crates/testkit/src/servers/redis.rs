@@ -69,10 +69,20 @@ fn write_sentinel_file(file: &Path, own: u16, port: u16, quorum: u32) {
     std::fs::write(file, text).expect("the configuration can be written");
 }
 
-/// Sends one command, each word one argument, and gives what came back within a moment, as Redis writes it.
+/// Sends one command that must succeed.
+///
+/// # Panics
+/// If it does not.
+pub fn tell(address: SocketAddr, words: &[&str]) {
+    let answer = ask(address, words);
+    assert!(!answer.starts_with('-'), "{words:?}: {answer}");
+}
+
+/// Sends one command, each word one argument, and gives what came back, as Redis writes it.
 ///
 /// # Panics
 /// If the server cannot be reached.
+#[must_use]
 pub fn ask(address: SocketAddr, words: &[&str]) -> String {
     try_ask(address, words).unwrap_or_else(|error| panic!("{words:?}: {error}"))
 }
@@ -80,16 +90,29 @@ pub fn ask(address: SocketAddr, words: &[&str]) -> String {
 fn try_ask(address: SocketAddr, words: &[&str]) -> std::io::Result<String> {
     let mut stream = TcpStream::connect(address)?;
     stream.set_read_timeout(Some(Duration::from_secs(5)))?;
-    let mut request = format!("*{}\r\n", words.len());
-    for word in words {
-        request += &format!("${}\r\n{word}\r\n", word.len());
+    stream.write_all([request(words), request(&["PING", END])].concat().as_bytes())?;
+    let (mut answer, mut some) = (Vec::new(), [0; 4096]);
+    loop {
+        let text = String::from_utf8_lossy(&answer);
+        if let Some((answer, _)) = text.split_once(&format!("${}\r\n{END}\r\n", END.len())) {
+            return Ok(answer.trim_end().to_owned());
+        }
+        if text.matches("-NOAUTH").count() == 2 {
+            return Ok(text.into_owned());
+        }
+        match stream.read(&mut some)? {
+            0 => return Err(std::io::ErrorKind::UnexpectedEof.into()),
+            length => answer.extend_from_slice(&some[..length]),
+        }
     }
-    // The answer to QUIT ends the stream, so that everything before it has come.
-    request += "*1\r\n$4\r\nQUIT\r\n";
-    stream.write_all(request.as_bytes())?;
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer)?;
-    Ok(answer.trim_end().trim_end_matches("+OK").trim_end().to_owned())
+}
+
+/// What the answer to a last question is, so that everything before it has come.
+const END: &str = "end-of-answer";
+
+fn request(words: &[&str]) -> String {
+    let words = words.iter().map(|word| format!("${}\r\n{word}\r\n", word.len()));
+    format!("*{}\r\n{}", words.len(), words.collect::<String>())
 }
 
 /// Whether it answers: with a pong, or by asking for a password.

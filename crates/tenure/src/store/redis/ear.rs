@@ -175,10 +175,7 @@ impl Listener {
     }
 
     async fn dial(&self) -> Result<Line, StoreError> {
-        let place = match &self.target.sentinels {
-            Some(sentinels) => Some(sentinels.primary(self.target.timeout).await?),
-            None => None,
-        };
+        let place = self.target.primary().await?;
         let shown = self.target.to_string();
         let fail = |error| fault::unreachable(&shown, &error);
         let connection = self.target.client_for(place)?.get_async_pubsub().await.map_err(fail)?;

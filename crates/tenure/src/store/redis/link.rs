@@ -104,7 +104,7 @@ impl Link {
             reply = self.ask(&up, deadline, &change.command(true)).await;
         }
         let changed = change.read(reply.map_err(Failure::into_error)?)?;
-        self.remember(space, changed.marker);
+        self.remember(space, changed.marker.as_deref());
         if changed.unrung > 0 {
             self.unrung.store(true, Ordering::Relaxed);
         }
@@ -129,7 +129,7 @@ impl Link {
             replies = self.ask_all(&up, deadline, &commands).await;
         }
         let found = look.read(replies.map_err(Failure::into_error)?)?;
-        self.remember(space, found.marker);
+        self.remember(space, found.marker.as_deref());
         Ok(found.entries)
     }
 
@@ -201,10 +201,7 @@ impl Link {
     }
 
     async fn connect(&self, moved: Option<(String, u16)>) -> Result<Arc<Up>, StoreError> {
-        let place = match &self.target.sentinels {
-            Some(sentinels) => Some(sentinels.primary(self.target.timeout).await?),
-            None => moved,
-        };
+        let place = self.target.primary().await?.or(moved);
         let client = self.target.client_for(place)?;
         let config = AsyncConnectionConfig::new().set_connection_timeout(None).set_response_timeout(None);
         let connection = client.get_multiplexed_async_connection_with_config(&config).await;
@@ -267,13 +264,13 @@ impl Link {
     }
 
     /// A marker that is gone, or another one, means another memory, whatever the server says of itself.
-    fn remember(&self, space: &Name, marker: Option<String>) {
+    fn remember(&self, space: &Name, marker: Option<&str>) {
         let mut known = lock(&self.known);
-        let before = match &marker {
-            Some(marker) => known.markers.insert(space.clone(), marker.clone()),
+        let before = match marker {
+            Some(marker) => known.markers.insert(space.clone(), marker.to_owned()),
             None => known.markers.remove(space),
         };
-        if before.is_some() && before != marker {
+        if before.is_some() && before.as_deref() != marker {
             self.hub.send(space, &Signal::Forgot);
         }
     }

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use redis::{AsyncConnectionConfig, Client, ConnectionAddr, ConnectionInfo, IntoConnectionInfo};
+use redis::{AsyncConnectionConfig, Client};
 
 use super::super::StoreError;
 use super::STORE;
@@ -54,11 +54,15 @@ fn place(text: &str) -> Result<(String, u16), StoreError> {
 
 impl Sentinels {
     /// Where the primary is, by the first Sentinel that answers.
-    pub(super) async fn primary(&self, patience: Duration) -> Result<(String, u16), StoreError> {
+    pub(super) async fn primary(
+        &self,
+        client: impl Fn((String, u16)) -> Result<Client, StoreError>,
+        patience: Duration,
+    ) -> Result<(String, u16), StoreError> {
         let mut last = String::from("none was asked");
         let each = patience / u32::try_from(self.places.len()).unwrap_or(1).max(1);
         for (host, port) in &self.places {
-            match tokio::time::timeout(each, ask(host, *port, &self.name)).await {
+            match tokio::time::timeout(each, ask(client((host.clone(), *port))?, &self.name)).await {
                 Ok(Ok(Some(found))) => return Ok(found),
                 Ok(Ok(None)) => last = format!("{host}:{port} does not know {:?}", self.name),
                 Ok(Err(error)) => last = format!("{host}:{port}: {}", error.category()),
@@ -71,10 +75,9 @@ impl Sentinels {
     }
 }
 
-async fn ask(host: &str, port: u16, name: &str) -> redis::RedisResult<Option<(String, u16)>> {
-    let info: ConnectionInfo = ConnectionAddr::Tcp(host.to_owned(), port).into_connection_info()?;
+async fn ask(client: Client, name: &str) -> redis::RedisResult<Option<(String, u16)>> {
     let config = AsyncConnectionConfig::new().set_connection_timeout(None).set_response_timeout(None);
-    let mut connection = Client::open(info)?.get_multiplexed_async_connection_with_config(&config).await?;
+    let mut connection = client.get_multiplexed_async_connection_with_config(&config).await?;
     redis::cmd("SENTINEL").arg("get-master-addr-by-name").arg(name).query_async(&mut connection).await
 }
 

@@ -66,6 +66,21 @@ impl Target {
             Some(place) => self.info.clone().set_addr(moved(self.info.addr(), place)),
             None => self.info.clone(),
         };
+        self.build(info)
+    }
+
+    /// Where the primary is now, by the Sentinels; nothing if the URL names the server itself. Sentinels are spoken to
+    /// with the same encryption as servers, and without credentials.
+    pub(super) async fn primary(&self) -> Result<Option<(String, u16)>, StoreError> {
+        let Some(sentinels) = &self.sentinels else { return Ok(None) };
+        let client = |place| {
+            let info = moved(self.info.addr(), place).into_connection_info().map_err(|_| unreadable())?;
+            self.build(info)
+        };
+        sentinels.primary(client, self.timeout).await.map(Some)
+    }
+
+    fn build(&self, info: ConnectionInfo) -> Result<Client, StoreError> {
         let client = match (&self.tls, info.addr()) {
             (Some(tls), ConnectionAddr::TcpTls { .. }) => Client::build_with_tls(info, tls.clone()),
             _ => Client::open(info),
