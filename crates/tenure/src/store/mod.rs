@@ -8,6 +8,8 @@ mod hub;
 mod memory;
 #[cfg(feature = "postgres")]
 mod postgres;
+#[cfg(feature = "redis")]
+mod redis;
 mod rules;
 #[cfg(feature = "sqlite")]
 mod sqlite;
@@ -18,6 +20,8 @@ pub use error::{Retry, StoreError};
 pub use memory::Memory;
 #[cfg(feature = "postgres")]
 pub use postgres::Postgres;
+#[cfg(feature = "redis")]
+pub use redis::Redis;
 pub use rules::{MAX_BATCH, MAX_VALUE};
 #[cfg(feature = "sqlite")]
 pub use sqlite::Sqlite;

@@ -16,6 +16,7 @@ const STORE: &str = "store";
 /// | `sqlite:` | the embedded store, in the user's state directory |
 /// | `sqlite:PATH`, `sqlite:///PATH` | the embedded store in that file, from here or from the root |
 /// | `postgres://user:password@host:port/database` | PostgreSQL; several hosts are tried for the primary |
+/// | `redis://HOST:PORT/DB`, `rediss://`, `redis+unix:///PATH`, `redis+sentinel://HOST:PORT,…/NAME` | a Redis or Valkey server |
 ///
 /// # Errors
 /// If the URL names no store that this build has, or if the store cannot be opened. Messages show the scheme only:
@@ -29,7 +30,9 @@ pub fn open(url: &str) -> Result<SharedStore, StoreError> {
     match scheme {
         "memory" => Ok(Arc::new(memory(rest))),
         "sqlite" => sqlite(rest),
-        "redis" | "rediss" | "valkey" => Err(lacking(scheme, "redis")),
+        "redis" | "rediss" | "valkey" | "valkeys" | "redis+unix" | "redis+sentinel" | "rediss+sentinel" => {
+            redis(scheme, url)
+        }
         "postgres" | "postgresql" => postgres(url),
         "mysql" | "mariadb" => Err(lacking(scheme, "mysql")),
         "peers" => Err(lacking(scheme, "peers")),
@@ -81,6 +84,16 @@ fn postgres(url: &str) -> Result<SharedStore, StoreError> {
     Err(lacking(url.split(':').next().unwrap_or_default(), "postgres"))
 }
 
+#[cfg(feature = "redis")]
+fn redis(_: &str, url: &str) -> Result<SharedStore, StoreError> {
+    Ok(Arc::new(super::Redis::open(url)?))
+}
+
+#[cfg(not(feature = "redis"))]
+fn redis(scheme: &str, _: &str) -> Result<SharedStore, StoreError> {
+    Err(lacking(scheme, "redis"))
+}
+
 fn lacking(scheme: &str, feature: &str) -> StoreError {
     refuse(format!("this build has no {scheme}: store (feature `{feature}`); it knows {KNOWN}"))
 }
@@ -115,7 +128,10 @@ mod tests {
     fn what_is_not_a_store_is_told_without_showing_secrets() {
         for (url, part) in [
             ("tenure.db", "sqlite:PATH"),
+            #[cfg(not(feature = "redis"))]
             ("redis://:hunter2@host/0", "no redis: store"),
+            #[cfg(feature = "redis")]
+            ("redis://:hunter2@host/zero", "not a Redis URL"),
             #[cfg(not(feature = "postgres"))]
             ("postgres://u:hunter2@h/d", "no postgres: store"),
             #[cfg(feature = "postgres")]

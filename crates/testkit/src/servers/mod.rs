@@ -3,6 +3,7 @@
 //! A server that is not installed is a failure that says what to install, never a skip.
 
 pub mod postgres;
+pub mod redis;
 
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::os::unix::process::CommandExt;
