@@ -22,6 +22,8 @@ pub(super) struct Cluster {
     /// A read showed it absent: create it, which also tells whether it really is.
     absent: bool,
     retry_at: Time,
+    /// The store was seen to forget: what it says of tokens is no longer enough.
+    pub(super) forgetful: bool,
     /// The largest ttl ever seen here, also in former lives.
     max_ttl: Duration,
 }
@@ -158,6 +160,7 @@ impl Engine {
         if self.mutated(Mutant::QuarantineSkipped) {
             return;
         }
+        self.cluster.forgetful = true;
         let until = self.now.time.after(self.longest_watch());
         if until > self.cluster.quarantined_until {
             self.cluster.quarantined_until = until;

@@ -32,6 +32,9 @@ use desk::Desk;
 pub(crate) use desk::Seat;
 use history::Historian;
 
+/// So many signals are heard before an answer is.
+const SIGNALS_AT_ONCE: usize = 64;
+
 /// What the handles ask of the loop.
 #[derive(Debug)]
 pub(crate) enum Command {
@@ -177,7 +180,11 @@ impl Driver {
             let wake = self.desk.next_wake().min(self.engine.next_wake());
             let input = tokio::select! {
                 biased;
-                Some(done) = self.awaited.next(), if !self.awaited.is_empty() => self.done(done),
+                Some(done) = self.awaited.next(), if !self.awaited.is_empty() => {
+                    // What the store said before it answered comes first: that it forgot, above all.
+                    self.hear_signals();
+                    self.done(done)
+                }
                 command = commands.recv(), if self.wanted => match command {
                     Some(command) => {
                         self.command(command);
@@ -197,6 +204,14 @@ impl Driver {
         self.historian.finish().await;
         if let Some(done) = self.stopping.take() {
             let _ = done.send(());
+        }
+    }
+
+    /// Takes in the signals that have come already, but not for ever.
+    fn hear_signals(&mut self) {
+        for _ in 0..SIGNALS_AT_ONCE {
+            let Some(Some(signal)) = self.signals.next().now_or_never() else { return };
+            self.feed(taken_in(signal));
         }
     }
 

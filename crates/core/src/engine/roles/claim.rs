@@ -212,7 +212,8 @@ impl Engine {
         if self.mutated(Mutant::TokenNotRaised) && seen > Token(0) {
             return seen;
         }
-        let floor = if self.config.class == Class::C && !self.mutated(Mutant::NoTokenFloor) {
+        let forgets = self.config.class == Class::C || self.cluster.forgetful;
+        let floor = if forgets && !self.mutated(Mutant::NoTokenFloor) {
             Token(self.now.wall.0.min(Token::MAX.0))
         } else {
             Token(0)
