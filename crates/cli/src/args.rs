@@ -128,10 +128,10 @@ impl TimingArgs {
 #[command(after_help = RUN_HELP)]
 pub struct RunArgs {
     /// The role to lead
-    #[arg(long, short, value_name = "NAME", env = "TENURE_ROLE")]
+    #[arg(long, short, value_name = "NAME")]
     pub role: Name,
     /// This node's name, of which there is one live process at a time [default: HOST-PID]
-    #[arg(long, short, value_name = "NAME", env = "TENURE_NODE")]
+    #[arg(long, short, value_name = "NAME")]
     pub node: Option<Name>,
     /// Where others reach this node; shown to whoever asks who leads
     #[arg(long, value_name = "TEXT")]
@@ -190,7 +190,7 @@ pub enum Restart {
 
 const RUN_HELP: &str = "\
 The command gets its own process group, this terminal, every signal, and TENURE_ROLE, TENURE_NODE, TENURE_TOKEN and
-TENURE_SESSION in its environment. It never outlives the lease, whatever happens to tenure: a watchdog sees to that.
+TENURE_SESSION in its environment. It never outlives the lease, whatever happens to tenure: a second process, its watchdog, sees to that.
 
 Exit codes: the command's own, or 128 + the signal that ended it
   2    what was typed cannot be        120  not elected within --wait
@@ -217,8 +217,8 @@ pub struct HistoryArgs {
     /// Only this role
     pub role: Option<Name>,
     /// Show at most so many tenures of each role
-    #[arg(long, short = 'n', default_value_t = 20)]
-    pub limit: usize,
+    #[arg(long, short = 'n', default_value = "20")]
+    pub limit: std::num::NonZeroUsize,
 }
 
 /// `tenure watch`

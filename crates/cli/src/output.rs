@@ -12,7 +12,10 @@ use crate::exit::Exit;
 
 /// Sets up logs: warnings on stderr, or what `TENURE_LOG` says.
 pub fn start(cli: &Cli) {
-    let default = if matches!(cli.verb, crate::args::Verb::Run(_)) { "tenure=info,warn" } else { "error" };
+    let default = match &cli.verb {
+        crate::args::Verb::Run(args) if !args.quiet => "tenure=info,warn",
+        _ => "error",
+    };
     let filter = tracing_subscriber::EnvFilter::try_from_env("TENURE_LOG")
         .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new(default));
     let colour = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|v| v.is_empty());

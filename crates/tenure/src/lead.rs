@@ -97,6 +97,11 @@ impl Tenure {
         self.reason = Reason::Resigned;
     }
 
+    /// Gives the role up because the program is stopping.
+    pub fn shut_down(mut self) {
+        self.reason = Reason::Shutdown;
+    }
+
     /// Gives the role up because the work failed: this node stands back for its cool-down, so that another gets a turn.
     pub fn fail(mut self) {
         self.reason = Reason::WorkFailed;

@@ -31,6 +31,10 @@ use supervise::{Outcome, lease_deadline};
 pub async fn main(common: Common, args: RunArgs) -> Result<Exit, Exit> {
     let timing = Timing::new(&args.timing.settings()).map_err(tenure::Error::from)?;
     let signals = Signals::new().map_err(|error| Exit::Failed(format!("signals: {error}")))?;
+    if common.store.starts_with("memory:") {
+        let why = "memory: lives within one process, so that every copy would lead; name a store that all can reach";
+        return Err(Exit::Usage(why.to_owned()));
+    }
     let store = tenure::store::open(&common.store)?;
     let guard = launch(&timing).await?;
     let name = args.node.as_ref().map_or_else(tenure::default_name, ToString::to_string);
@@ -173,6 +177,7 @@ impl Runner {
     fn resign(&self, tenure: Tenure, outcome: &Outcome) {
         match outcome {
             Outcome::Ended(ended) if ended.exit != process::Exit::Code(0) => tenure.fail(),
+            Outcome::Stopped(_) => tenure.shut_down(),
             _ => drop(tenure),
         }
     }

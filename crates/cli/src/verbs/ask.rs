@@ -98,6 +98,9 @@ pub async fn resume(common: &Common, args: &AskArgs) -> Result<Exit, Exit> {
     }
     let report = asked.wait_for_leader(args.wait).await?;
     let text = match &report.leader {
+        Some(leader) if report.state == RoleState::Silent => {
+            return Err(Exit::No(format!("{role} is resumed, but its leader {leader} is silent")));
+        }
         Some(leader) => format!("{role} is resumed: {leader} leads it now, token {}", report.token),
         None if report.candidates.is_empty() => format!("{role} is resumed; nobody stands for it now"),
         None => {

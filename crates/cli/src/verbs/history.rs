@@ -26,7 +26,7 @@ pub async fn main(common: &Common, args: &HistoryArgs) -> Result<Exit, Exit> {
         }
     }
     let mut tenures: Vec<View<'_>> =
-        books.iter().flat_map(|(role, book)| of_role(role, book, args.limit)).collect();
+        books.iter().flat_map(|(role, book)| of_role(role, book, args.limit.get())).collect();
     tenures.sort_by(|a, b| (b.began.0, b.token, b.role).cmp(&(a.began.0, a.token, a.role)));
     if common.is_json() {
         output::json(&Document { tenures })?;

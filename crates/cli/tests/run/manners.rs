@@ -218,3 +218,42 @@ fn a_second_process_of_one_name_says_so_and_never_leads() {
     first.wait();
     wait_until("the second to lead", || place.file("second-led").exists().then_some(()));
 }
+
+#[test]
+fn quiet_means_quiet_and_the_store_must_be_reachable_by_others() {
+    let place = Place::new();
+    let mut quiet = sh(&place, "a", &["--quiet"], "true");
+    quiet.env_remove("TENURE_LOG");
+    let done = output(quiet);
+    assert_eq!((done.status.code(), done.stderr.as_slice()), (Some(0), &b""[..]), "{done:?}");
+    let mut alone = Command::new(env!("CARGO_BIN_EXE_tenure"));
+    alone.args(["--store", "memory:x", "run", "--role", "x", "--", "true"]);
+    let done = output(alone);
+    assert_eq!(done.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&done.stderr).contains("every copy would lead"), "{done:?}");
+}
+
+#[test]
+fn one_tenure_run_within_another_is_a_node_of_its_own() {
+    let place = Place::new();
+    let inner = format!(
+        "{} --store sqlite:{} run --role inner --wait 30s -- echo inside",
+        env!("CARGO_BIN_EXE_tenure"),
+        place.file("tenure.db").display()
+    );
+    let done = output(sh(&place, "outer", &[], &inner));
+    assert_eq!(String::from_utf8_lossy(&done.stdout), "inside\n", "{done:?}");
+}
+
+#[test]
+fn history_says_that_a_leader_was_stopped() {
+    let place = Place::new();
+    let mut leader = Process::spawn(&mut sh(&place, "a", &[], "echo on >> log; exec sleep 1000"));
+    place.wait_for("log", "on");
+    leader.signal(Signal::TERM);
+    leader.wait();
+    let mut history = place.tenure();
+    history.args(["history", "--format", "json"]);
+    let told = String::from_utf8_lossy(&output(history).stdout).into_owned();
+    assert!(told.contains("\"reason\":\"shutdown\""), "{told}");
+}

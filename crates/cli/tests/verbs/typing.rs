@@ -75,8 +75,9 @@ fn a_store_that_cannot_be_used_is_122_in_one_line_without_its_secrets() {
     )
     .unwrap();
     for (url, part) in [
-        ("redis://:hunter2@host/0", "no redis"),
-        ("postgres://me:hunter2@host/db", "no postgres"),
+        ("redis://:hunter2@127.0.0.1:1/0", "redis"),
+        ("postgres://me:hunter2@127.0.0.1:1/db", "postgres"),
+        ("mysql://me:hunter2@127.0.0.1:1/db", "no mysql"),
         ("nonsense:hunter2", "is not a kind of store"),
         ("hunter2", "named by a URL"),
         ("sqlite:notes.txt", "not a SQLite database"),

@@ -200,8 +200,8 @@ impl Scribe {
             }
             Noted::Ended { reason } => {
                 if let Some(past) = history.tenures.iter_mut().find(|past| past.token == note.token) {
-                    // Whoever was there knows best.
-                    past.ended = Some(note.at);
+                    // Whoever was there knows best why; but one that was frozen noticed late, and its successor knows when.
+                    past.ended = Some(past.ended.map_or(note.at, |known| known.min(note.at)));
                     past.reason = Some(*reason);
                 }
             }
