@@ -26,22 +26,34 @@ Exit codes (those of `tenure run` are in its own help):
 /// What every verb understands.
 #[derive(Debug, Clone, Args)]
 pub struct Common {
-    /// Where the registers are: `sqlite:` (a file in your state directory), `sqlite:PATH`
-    #[arg(
-        long,
-        global = true,
-        env = "TENURE_STORE",
-        default_value = "sqlite:",
-        value_name = "URL",
-        hide_env_values = true
-    )]
-    pub store: String,
-    /// Which cluster: two namespaces in one store never touch
-    #[arg(long, global = true, env = "TENURE_NAMESPACE", default_value = "default", value_name = "NAME")]
-    pub namespace: Name,
+    /// Where the registers are: `sqlite:` (a file in your state directory), `sqlite:PATH` [env: TENURE_STORE=]
+    #[arg(long, global = true, value_name = "URL")]
+    pub store: Option<String>,
+    /// The agent to ask instead of a store: a socket, or http://ADDRESS:PORT [env: TENURE_AGENT=]
+    #[arg(long, global = true, value_name = "WHERE", conflicts_with = "store")]
+    pub agent: Option<String>,
+    /// Which cluster: two namespaces in one store never touch [default: default]
+    #[arg(long, global = true, env = "TENURE_NAMESPACE", value_name = "NAME")]
+    pub namespace: Option<Name>,
     /// What to print
     #[arg(long, global = true, value_enum, default_value_t = Format::Pretty)]
     pub format: Format,
+}
+
+impl Common {
+    /// The store: `--store`, else `TENURE_STORE`, else the embedded one.
+    #[must_use]
+    pub fn store_url(&self) -> String {
+        let named = self.store.clone().or_else(|| std::env::var("TENURE_STORE").ok());
+        named.unwrap_or_else(|| "sqlite:".to_owned())
+    }
+
+    /// The namespace.
+    #[must_use]
+    pub fn namespace(&self) -> Name {
+        let default = || Name::new(tenure::DEFAULT_NAMESPACE).expect("the default is a name");
+        self.namespace.clone().unwrap_or_else(default)
+    }
 }
 
 /// What to print.
@@ -58,6 +70,8 @@ pub enum Format {
 pub enum Verb {
     /// Run a command only while leading a role
     Run(RunArgs),
+    /// Be a node for everything on this host: roles, HTTP, metrics
+    Agent(Box<AgentArgs>),
     /// Show who leads which role, and who would be next
     Status(StatusArgs),
     /// Show who takes part
@@ -66,6 +80,8 @@ pub enum Verb {
     History(HistoryArgs),
     /// Print a line whenever something changes
     Watch(WatchArgs),
+    /// Show roles, nodes, a timeline and what happens, on one screen that stays current
+    Top(TopArgs),
     /// Hand a role to a node, and wait until it leads
     Transfer(TransferArgs),
     /// Make the leader of a role give it up
@@ -74,14 +90,31 @@ pub enum Verb {
     Pause(AskArgs),
     /// Let a paused role be led again
     Resume(AskArgs),
+    /// Look at scheduled tasks, and ask for a run, a pause, an end of it
+    Task(TaskArgs),
+    /// Tie a role to a node, or untie it
+    Pin(PinArgs),
+    /// Make a node give up its roles and stand for none
+    Drain(DrainArgs),
+    /// Make an agent's node claim a role, or only follow
+    Eligible(EligibleArgs),
+    /// Show what operators did, and why
+    Audit,
     /// Check settings, and print the bounds that follow from them
     Check(TimingArgs),
     /// Tell what the store can promise, and what is wrong with it
     Doctor,
+    /// Print the tables and the least rights that a store or a fence needs, without asking any server
+    Schema(SchemaArgs),
+    /// The members of a group of peers: who they are, one more, one fewer
+    #[command(subcommand)]
+    Peers(PeersVerb),
     /// Watch three nodes elect, fail and recover, right here
     Demo(DemoArgs),
     /// Measure hand-over, fail-over and cost on this machine
     Bench(BenchArgs),
+    /// Attack Tenure on a store, for as long as you like, and read a verdict
+    Torture(TortureArgs),
     /// Print shell completions
     Completions(CompletionArgs),
     /// Print the manual page
@@ -94,10 +127,16 @@ pub struct TimingArgs {
     /// How long a leader that falls silent keeps its role [default: 5s]
     #[arg(long, value_parser = duration, value_name = "TIME", env = "TENURE_TTL")]
     pub ttl: Option<Duration>,
-    /// How often the session is renewed and looked at [default: ttl/5]
+    /// What it means that this node's connection to the store drops
+    #[arg(long, value_enum, default_value_t = Takeover::Strict, env = "TENURE_TAKEOVER")]
+    pub takeover: Takeover,
+    /// How long a dropped connection is forgiven, on disconnect [default: ttl/2]
+    #[arg(long, value_parser = duration, value_name = "TIME", env = "TENURE_GRACE")]
+    pub grace: Option<Duration>,
+    /// How often the session is renewed and looked at [default: ttl/5; on disconnect grace/10]
     #[arg(long, value_parser = duration, value_name = "TIME")]
     pub beat: Option<Duration>,
-    /// How long the store may take to answer [default: ttl/5]
+    /// How long the store may take to answer [default: ttl/5; on disconnect grace/6]
     #[arg(long, value_parser = duration, value_name = "TIME")]
     pub op_timeout: Option<Duration>,
     /// How long before its deadline work is told to stop [default: ttl/5]
@@ -106,6 +145,25 @@ pub struct TimingArgs {
     /// How long before its deadline what has not stopped is killed [default: ttl/50]
     #[arg(long, value_parser = duration, value_name = "TIME")]
     pub kill_slack: Option<Duration>,
+}
+
+/// What a dropped connection means.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
+pub enum Takeover {
+    /// Nothing: only the lease counts.
+    #[default]
+    Strict,
+    /// The roles are free a grace later, on a store that can tell (PostgreSQL).
+    OnDisconnect,
+}
+
+impl From<Takeover> for tenure::Takeover {
+    fn from(takeover: Takeover) -> Self {
+        match takeover {
+            Takeover::Strict => Self::Strict,
+            Takeover::OnDisconnect => Self::OnDisconnect,
+        }
+    }
 }
 
 impl TimingArgs {
@@ -118,6 +176,8 @@ impl TimingArgs {
             op_timeout: self.op_timeout,
             stop_grace: self.stop_grace,
             kill_slack: self.kill_slack,
+            takeover: self.takeover.into(),
+            grace: self.grace,
             ..tenure::Settings::default()
         }
     }
@@ -177,6 +237,65 @@ pub struct RunArgs {
     pub command: Vec<std::ffi::OsString>,
 }
 
+/// `tenure agent`
+#[derive(Debug, Clone, Args)]
+#[command(after_help = AGENT_HELP)]
+pub struct AgentArgs {
+    /// The configuration [default: tenure.toml here, or /etc/tenure/tenure.toml, if there is one]
+    #[arg(long, short, value_name = "FILE")]
+    pub config: Option<std::path::PathBuf>,
+    /// Print the configuration that counts, each value with where it came from, and exit
+    #[arg(long)]
+    pub print_config: bool,
+    /// Set any key of the configuration, as KEY=VALUE; may be given several times
+    #[arg(long, value_name = "KEY=VALUE", value_parser = label)]
+    pub set: Vec<(String, String)>,
+    /// This node's name
+    #[arg(long, short, value_name = "NAME")]
+    pub node: Option<Name>,
+    /// A role to stand for, besides those of the file; may be given several times
+    #[arg(long, short, value_name = "NAME")]
+    pub role: Vec<Name>,
+    /// An address to listen on, such as 127.0.0.1:7654
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    pub listen: Option<String>,
+    /// The Unix socket to listen on
+    #[arg(long, value_name = "PATH")]
+    pub socket: Option<String>,
+}
+
+impl AgentArgs {
+    /// What the flags say, by key.
+    #[must_use]
+    pub fn settings(&self, common: &Common) -> Vec<(String, String)> {
+        let environment = std::env::var("TENURE_NAMESPACE").ok();
+        let namespace = common
+            .namespace
+            .as_ref()
+            .map(ToString::to_string)
+            .filter(|name| Some(name) != environment.as_ref());
+        let named = [
+            ("store", common.store.clone()),
+            ("namespace", namespace),
+            ("node.name", self.node.as_ref().map(ToString::to_string)),
+            ("http.listen", self.listen.clone()),
+            ("http.socket", self.socket.clone()),
+        ];
+        let flags = named.into_iter().filter_map(|(path, value)| Some((path.to_owned(), value?)));
+        // Numbered after any that a file can have.
+        let role =
+            |(index, name): (usize, &Name)| (format!("role[{}].name", 1_000_000 + index), name.to_string());
+        flags.chain(self.role.iter().enumerate().map(role)).chain(self.set.iter().cloned()).collect()
+    }
+}
+
+const AGENT_HELP: &str = "\
+The file, then the environment, then the flags: the later wins. docs/agent.md lists every key. SIGHUP reads it again and
+applies what can change while it runs; SIGTERM gives everything up and exits.
+
+Example:
+  tenure agent --role scheduler --listen 127.0.0.1:7654";
+
 /// When to run the command again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Restart {
@@ -231,6 +350,14 @@ pub struct WatchArgs {
     pub count: Option<u64>,
 }
 
+/// `tenure top`
+#[derive(Debug, Clone, Copy, Args)]
+pub struct TopArgs {
+    /// Print one screen and exit; so does whatever is not a terminal
+    #[arg(long)]
+    pub once: bool,
+}
+
 /// `tenure transfer`
 #[derive(Debug, Clone, Args)]
 pub struct TransferArgs {
@@ -245,6 +372,57 @@ pub struct TransferArgs {
     /// How long to wait for it
     #[arg(long, value_parser = duration, value_name = "TIME", default_value = "30s")]
     pub wait: Duration,
+    /// When, such as 2030-01-31T12:00:00Z; an agent keeps it in mind [default: at once]
+    #[arg(long, value_name = "TIME")]
+    pub at: Option<String>,
+}
+
+/// `tenure pin`
+#[derive(Debug, Clone, Args)]
+pub struct PinArgs {
+    /// The role
+    pub role: Name,
+    /// The node that alone may lead it; untied if not given
+    #[arg(long, value_name = "NODE")]
+    pub to: Option<Name>,
+    /// Why; kept on record
+    #[arg(long, default_value = "", hide_default_value = true, value_name = "TEXT")]
+    pub why: String,
+}
+
+/// `tenure drain`
+#[derive(Debug, Clone, Args)]
+pub struct DrainArgs {
+    /// The node
+    pub node: Name,
+    /// Let it stand again
+    #[arg(long)]
+    pub undo: bool,
+    /// Why; kept on record
+    #[arg(long, default_value = "", hide_default_value = true, value_name = "TEXT")]
+    pub why: String,
+}
+
+/// `tenure eligible`
+#[derive(Debug, Clone, Args)]
+pub struct EligibleArgs {
+    /// The role
+    pub role: Name,
+    /// Whether the node of the agent claims it
+    #[arg(value_enum)]
+    pub eligible: Switch,
+    /// Why; kept on record
+    #[arg(long, default_value = "", hide_default_value = true, value_name = "TEXT")]
+    pub why: String,
+}
+
+/// On or off.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Switch {
+    /// It does.
+    On,
+    /// It does not.
+    Off,
 }
 
 /// `tenure step-down`, `pause`, `resume`
@@ -258,6 +436,107 @@ pub struct AskArgs {
     /// How long to wait for it
     #[arg(long, value_parser = duration, value_name = "TIME", default_value = "30s")]
     pub wait: Duration,
+}
+
+/// `tenure schema`
+#[derive(Debug, Clone, Args)]
+pub struct SchemaArgs {
+    /// For which kind of store [default: that of --store, by its scheme]
+    #[arg(long = "for", value_enum, value_name = "KIND")]
+    pub kind: Option<StoreKind>,
+    /// Print what fences need, for the database that the work writes to
+    #[arg(long)]
+    pub fence: bool,
+    /// Who is to get the rights
+    #[arg(long, default_value = "app", value_name = "NAME")]
+    pub user: Name,
+}
+
+/// Kinds of stores.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum StoreKind {
+    /// PostgreSQL.
+    Postgres,
+    /// MySQL and MariaDB.
+    Mysql,
+    /// SQLite, the embedded store.
+    Sqlite,
+    /// Redis and Valkey.
+    Redis,
+}
+
+/// `tenure task`
+#[derive(Debug, Clone, Args)]
+pub struct TaskArgs {
+    /// What to do.
+    #[command(subcommand)]
+    pub verb: TaskVerb,
+}
+
+/// What to do with tasks.
+#[derive(Debug, Clone, Subcommand)]
+pub enum TaskVerb {
+    /// Show tasks: when they run, how they last went, and how often
+    List(TaskListArgs),
+    /// Show runs, and what was missed or skipped, with the reason
+    History(TaskHistoryArgs),
+    /// Run a task now, and wait until that run has ended
+    Trigger(TaskAskArgs),
+    /// Let the ticks of a task pass until it is resumed
+    Pause(TaskAskArgs),
+    /// Let a paused task run again
+    Resume(TaskAskArgs),
+}
+
+/// `tenure task list`
+#[derive(Debug, Clone, Args)]
+pub struct TaskListArgs {
+    /// Only these tasks
+    pub tasks: Vec<Name>,
+}
+
+/// `tenure task history`
+#[derive(Debug, Clone, Args)]
+pub struct TaskHistoryArgs {
+    /// Only this task
+    pub task: Option<Name>,
+    /// Show at most so many runs of each task
+    #[arg(long, short = 'n', default_value = "20")]
+    pub limit: std::num::NonZeroUsize,
+}
+
+/// `tenure task trigger`, `pause`, `resume`
+#[derive(Debug, Clone, Args)]
+pub struct TaskAskArgs {
+    /// The task
+    pub task: Name,
+    /// Why; kept with the request
+    #[arg(long, default_value = "", hide_default_value = true, value_name = "TEXT")]
+    pub why: String,
+    /// How long to wait for it
+    #[arg(long, value_parser = duration, value_name = "TIME", default_value = "30s")]
+    pub wait: Duration,
+}
+
+/// `tenure peers`
+#[derive(Debug, Clone, Subcommand)]
+pub enum PeersVerb {
+    /// Show the members of the group
+    List,
+    /// Make an address a member: it votes when it has caught up
+    Add(PeerArgs),
+    /// Make an address no member any more, whether it can be reached or not
+    Remove(PeerArgs),
+    /// Be the member that me=HOST:PORT names, and only store: it leads no role
+    Serve,
+}
+
+/// `tenure peers add`, `remove`
+#[derive(Debug, Clone, Args)]
+pub struct PeerArgs {
+    /// The member, as the URLs name it
+    #[arg(value_name = "HOST:PORT")]
+    pub address: String,
 }
 
 /// `tenure demo`
@@ -293,6 +572,71 @@ pub struct BenchArgs {
     #[arg(long, hide = true)]
     pub victim: bool,
 }
+
+/// `tenure torture`
+#[derive(Debug, Clone, Args)]
+#[command(after_help = TORTURE_HELP)]
+pub struct TortureArgs {
+    /// How many nodes
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u8).range(2..=20))]
+    pub nodes: u8,
+    /// For how long
+    #[arg(long, default_value_t = 10.0, value_name = "N")]
+    pub minutes: f64,
+    /// What to do to them: groups or single faults, separated by commas; `all` adds what destroys data
+    #[arg(long, value_delimiter = ',', value_name = "FAULTS")]
+    pub faults: Vec<String>,
+    /// Do the same as another time [default: another one each time]
+    #[arg(long, value_name = "N")]
+    pub seed: Option<u64>,
+    /// Start a private server of this kind, and attack it too; otherwise --store is used and left alone
+    #[arg(long, value_enum)]
+    pub private: Option<Private>,
+    /// How long a leader that falls silent keeps its role
+    #[arg(long, value_parser = duration, value_name = "TIME", default_value = "2s")]
+    pub ttl: Duration,
+    /// What a leaderless time may last longer than the bound; what was measured to stand still is taken off anyway
+    #[arg(long, value_parser = duration, value_name = "TIME", default_value = "1s")]
+    pub allowance: Duration,
+    /// Where to write the page [default: tenure-torture-SEED.html]
+    #[arg(long, value_name = "FILE")]
+    pub page: Option<std::path::PathBuf>,
+    /// Append a row for docs/evidence.md to this file
+    #[arg(long, value_name = "FILE")]
+    pub evidence: Option<std::path::PathBuf>,
+    /// Only show what would be done
+    #[arg(long)]
+    pub plan: bool,
+    /// Print lines instead of a board
+    #[arg(long)]
+    pub no_tty: bool,
+    /// Be one of the nodes; how, as JSON
+    #[arg(long, hide = true)]
+    pub member: Option<String>,
+}
+
+/// A server that is started for the torture, and gone after it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Private {
+    /// The embedded store.
+    Sqlite,
+    /// Redis, durable.
+    Redis,
+    /// Redis with a replica and Sentinels: class C.
+    RedisFailover,
+    /// PostgreSQL.
+    Postgres,
+    /// MariaDB.
+    Mysql,
+}
+
+const TORTURE_HELP: &str = "\
+Groups of faults: process, link, store, operator, clock, config (all of them by default), and destroy.
+Ends with 1 if anything happened that must never happen. Nodes use a namespace of their own, `torture-SEED`.
+
+Examples:
+  tenure torture --private redis --minutes 2
+  tenure torture --store postgres://app@db/app --faults process,link --minutes 60";
 
 /// `tenure completions`
 #[derive(Debug, Clone, Args)]

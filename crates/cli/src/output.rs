@@ -1,5 +1,8 @@
 //! What people and scripts read: tables with colour on a terminal, JSON on request, logs on stderr.
 
+pub mod log;
+pub(crate) mod paint;
+pub(crate) mod screen;
 pub mod table;
 pub mod time;
 
@@ -14,6 +17,7 @@ use crate::exit::Exit;
 pub fn start(cli: &Cli) {
     let default = match &cli.verb {
         crate::args::Verb::Run(args) if !args.quiet => "tenure=info,warn",
+        crate::args::Verb::Agent(_) => "tenure=info,tenure_cli=info,warn",
         _ => "error",
     };
     let filter = tracing_subscriber::EnvFilter::try_from_env("TENURE_LOG")
@@ -21,7 +25,7 @@ pub fn start(cli: &Cli) {
     let colour = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|v| v.is_empty());
     let _ = tracing_subscriber::fmt()
         .with_env_filter(filter)
-        .with_writer(std::io::stderr)
+        .with_writer(log::Lines)
         .with_ansi(colour)
         .with_target(false)
         .try_init();

@@ -1,7 +1,7 @@
 //! What goes into the engine and what comes out of it.
 
 use crate::record::{Reason, Witness};
-use crate::{Key, Kind, Name, OpId, Record, SessionId, Time, Token, Version};
+use crate::{Key, Kind, Name, OpId, Record, SessionId, Takeover, Time, Token, Version};
 
 /// Where nonces come from: the kernel in production, a seed in the simulator, a counter in the model.
 pub trait Entropy {
@@ -26,6 +26,9 @@ pub struct Write<V = Record> {
     pub put: Option<(Version, V)>,
     /// Whether others are to be woken. Beats ring no bell.
     pub ring: bool,
+    /// Only for the register of a session: whether it is to be refused, with [`Fate::Severed`], unless the connection
+    /// that took the session's witness still holds it, proven in the same step as the compare-and-set.
+    pub witnessed: bool,
 }
 
 /// A register as it was found.
@@ -66,6 +69,9 @@ pub enum Fate {
     NotApplied,
     /// It may have happened, or may happen yet. The safe default.
     Unknown,
+    /// It did not happen and never will, and neither will any later witnessed write of that session: the connection
+    /// that held its witness is gone.
+    Severed,
 }
 
 /// The answer to one operation.
@@ -234,6 +240,8 @@ pub enum Output {
     Attest {
         /// For which session.
         session: SessionId,
+        /// What a dropped connection is to mean for it.
+        takeover: Takeover,
     },
     /// Tell when this witness sees that session die or disconnect.
     Attend {
@@ -241,6 +249,8 @@ pub enum Output {
         session: SessionId,
         /// Its witness, as its record names it.
         witness: String,
+        /// What a dropped connection means for it.
+        takeover: Takeover,
     },
     /// That session is of no interest any more.
     Ignore {
@@ -266,6 +276,11 @@ pub enum Output {
 pub enum Event {
     /// A session was opened.
     SessionOpened {
+        /// Its id.
+        session: SessionId,
+    },
+    /// On disconnect was asked for, but nobody can tell of dropped connections: this session is a strict one.
+    NoWitness {
         /// Its id.
         session: SessionId,
     },

@@ -25,11 +25,13 @@ pub enum Kind {
     Task,
     /// Past tenures of a role.
     History,
+    /// What operators did.
+    Audit,
 }
 
 impl Kind {
     /// Every kind.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Cluster,
         Self::Session,
         Self::Node,
@@ -38,6 +40,7 @@ impl Kind {
         Self::NodeControl,
         Self::Task,
         Self::History,
+        Self::Audit,
     ];
 
     /// Its name in keys, as stores keep it.
@@ -52,6 +55,7 @@ impl Kind {
             Self::NodeControl => "control/node",
             Self::Task => "task",
             Self::History => "history",
+            Self::Audit => "audit",
         }
     }
 }

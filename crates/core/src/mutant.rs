@@ -71,6 +71,8 @@ pub enum Mutant {
     NoTokenFloor,
     /// A dropped connection counts at once, without the grace that the owner reckons with.
     GraceSkipped,
+    /// A beat is not made to prove that the connection is still there.
+    BeatUnproven,
     /// A request is obeyed by whoever leads, not only by the tenure that it addresses.
     RequestFellsAnyone,
     /// The session that expired is left open when the next one is opened.
@@ -79,7 +81,7 @@ pub enum Mutant {
 
 impl Mutant {
     /// Every mistake.
-    pub const ALL: [Self; 34] = [
+    pub const ALL: [Self; 35] = [
         Self::FollowersRenew,
         Self::UnconditionalRenew,
         Self::UnconditionalRelease,
@@ -112,6 +114,7 @@ impl Mutant {
         Self::QuarantineSkipped,
         Self::NoTokenFloor,
         Self::GraceSkipped,
+        Self::BeatUnproven,
         Self::RequestFellsAnyone,
         Self::ExpiredLeftOpen,
     ];

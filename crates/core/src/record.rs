@@ -124,6 +124,9 @@ pub struct Witness {
     /// True if the witness is held until all the work has ended: in-process work, or a watchdog that holds it
     /// until the last child is reaped. Otherwise its word is only a hint.
     pub covers_work: bool,
+    /// True if it is a connection, whose end the server sees; false if it is a process, whose end the kernel sees.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub connection: bool,
 }
 
 /// Who runs under a node name: claimed like a role, so that one live process has the name.
@@ -213,6 +216,8 @@ pub enum Reason {
     Forgotten,
     /// A twin of this process uses the same session.
     Cloned,
+    /// The connection by which the store knew this process dropped.
+    Disconnected,
     /// The lease clock cannot be trusted.
     ClockFault,
     /// The driver failed.
@@ -242,6 +247,7 @@ impl Reason {
             Self::Expelled => "expelled",
             Self::Forgotten => "forgotten",
             Self::Cloned => "cloned",
+            Self::Disconnected => "disconnected",
             Self::ClockFault => "clock-fault",
             Self::Fault => "fault",
         }

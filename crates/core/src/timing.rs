@@ -28,9 +28,9 @@ pub struct Settings {
     pub beat: Option<Duration>,
     /// How long the store may take to answer. A fifth of the ttl (of the grace: a sixth, on disconnect).
     pub op_timeout: Option<Duration>,
-    /// How long before the deadline the work is told to stop. A fifth of the ttl.
+    /// How long before the deadline the work is told to stop. A fifth of the ttl (of twice the grace, on disconnect).
     pub stop_grace: Option<Duration>,
-    /// How long before the deadline what has not stopped is killed. A fiftieth of the ttl.
+    /// How long before the deadline what has not stopped is killed. A fiftieth of the ttl (of twice the grace).
     pub kill_slack: Option<Duration>,
     /// What a dropped connection means.
     pub takeover: Takeover,
@@ -148,16 +148,17 @@ impl Timing {
         let ttl = whole("ttl", settings.ttl.unwrap_or(Self::DEFAULT_TTL))?;
         in_range("ttl", ttl, Self::MIN_TTL, Self::MAX_TTL)?;
         let grace = whole("grace", settings.grace.unwrap_or(floor_millis(ttl / 2)))?;
-        let (beat, op_timeout) = match settings.takeover {
-            Takeover::Strict => (ttl / 5, ttl / 5),
-            Takeover::OnDisconnect => (grace / 10, grace / 6),
+        // On disconnect all of it has to fit into the grace.
+        let (beat, op_timeout, stopping) = match settings.takeover {
+            Takeover::Strict => (ttl / 5, ttl / 5, ttl),
+            Takeover::OnDisconnect => (grace / 10, grace / 6, ttl.min(2 * grace)),
         };
         let timing = Self {
             ttl,
             beat: settings.beat.unwrap_or(beat),
             op_timeout: settings.op_timeout.unwrap_or(op_timeout),
-            stop_grace: settings.stop_grace.unwrap_or(ttl / 5),
-            kill_slack: settings.kill_slack.unwrap_or(ttl / 50),
+            stop_grace: settings.stop_grace.unwrap_or(stopping / 5),
+            kill_slack: settings.kill_slack.unwrap_or(stopping / 50),
             takeover: settings.takeover,
             grace,
             rate_error_ppm: settings.rate_error_ppm.unwrap_or(Self::DEFAULT_RATE_ERROR_PPM),
@@ -206,7 +207,13 @@ impl Timing {
     /// How long the owner may count on a beat, from before it was sent: its lease less its own clock's error.
     #[must_use]
     pub fn hold(&self) -> Duration {
-        let lease = match self.takeover {
+        self.hold_under(self.takeover)
+    }
+
+    /// The same for a session that is opened under that rule, whatever was asked for.
+    #[must_use]
+    pub fn hold_under(&self, takeover: Takeover) -> Duration {
+        let lease = match takeover {
             Takeover::Strict => self.ttl,
             Takeover::OnDisconnect => self.ttl.min(self.grace),
         };
@@ -317,6 +324,20 @@ mod tests {
                 assert!(Timing::new(&settings).is_ok(), "{ttl:?} {takeover:?}: {:?}", Timing::new(&settings));
             }
         }
+    }
+
+    #[test]
+    fn a_short_grace_fits_into_a_long_lease() {
+        let settings = Settings {
+            ttl: Some(ms(600_000)),
+            takeover: Takeover::OnDisconnect,
+            grace: Some(ms(2000)),
+            ..Settings::default()
+        };
+        let timing = Timing::new(&settings).unwrap();
+        assert_eq!((timing.beat, timing.stop_grace, timing.kill_slack), (ms(200), ms(800), ms(80)));
+        assert_eq!(timing.bounds().deadline, ms(1980));
+        assert_eq!(timing.hold_under(Takeover::Strict), ms(594_000), "refused, the lease counts");
     }
 
     #[test]

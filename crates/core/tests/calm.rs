@@ -1,6 +1,6 @@
 //! Elections in a calm world: every operation is answered at once, nothing is lost. The faults are the simulator's.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use tenure_core::engine::{Class, Config};
@@ -24,6 +24,7 @@ struct World {
     engines: Vec<Option<Engine>>,
     events: Vec<(usize, Event)>,
     operations: usize,
+    attended: BTreeSet<(usize, SessionId)>,
 }
 
 impl World {
@@ -43,6 +44,7 @@ impl World {
             engines: (0..nodes).map(|n| Some(engine(n))).collect(),
             events: Vec::new(),
             operations: 0,
+            attended: BTreeSet::new(),
         };
         for n in 0..nodes {
             world.feed(n, Input::Start);
@@ -82,7 +84,12 @@ impl World {
                 let outcomes = writes.into_iter().map(|write| self.write(node, write, inputs)).collect();
                 inputs.push((node, Input::Replied { op, reply: Reply::Written(outcomes) }));
             }
-            Output::Attest { session } => inputs.push((node, Input::Attested { session, witness: None })),
+            Output::Attest { session, .. } => {
+                let id = format!("lock of {session}");
+                let witness = Some(record::Witness { id, covers_work: true, connection: false });
+                inputs.push((node, Input::Attested { session, witness }));
+            }
+            Output::Attend { session, .. } => _ = self.attended.insert((node, session)),
             Output::Event(event) => {
                 if let Event::Draining { role, token, .. } = &event {
                     inputs.push((node, Input::Stopped { role: role.clone(), token: *token }));
@@ -303,4 +310,20 @@ fn a_thousand_roles_of_a_dead_node_are_led_again() {
     world.run_for(Timing::default().bounds().crash);
     let others: usize = (0..3).filter(|n| *n != busiest).map(|n| led(&world, n)).sum();
     assert_eq!(others, 1000);
+}
+
+/// Waiting for a witness costs a thread or a question to a server: fifty nodes must not each wait for every other.
+#[test]
+fn among_many_nodes_the_leaders_witness_is_attended_and_few_others() {
+    let mut world = World::new(50);
+    world.stand_all("scheduler");
+    world.run_for(10 * SECOND);
+    let (leader, _) = world.leaders("scheduler")[0];
+    let register = world.registers.values().find_map(|(_, record)| match record {
+        Record::Role(role) => role.holder.as_ref().map(|holder| holder.session),
+        _ => None,
+    });
+    let unaware = |n: &usize| *n != leader && !world.attended.contains(&(*n, register.unwrap()));
+    assert_eq!((0..50).filter(unaware).collect::<Vec<_>>(), [0_usize; 0], "everybody waits for the leader");
+    assert!(world.attended.len() <= 50 * 18, "{} of 50 × 49", world.attended.len());
 }

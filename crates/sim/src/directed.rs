@@ -20,7 +20,9 @@ pub(crate) fn aim(settings: &mut Settings, mutant: Mutant, base: Instant) {
         Mutant::CloneUnnoticed => only(settings, WitnessKind::None, &[(Fault::Clone, 3), (Fault::Crash, 1)]),
         Mutant::ElectorDeathIsWorkDeath => only(settings, WitnessKind::Death, &[(Fault::Crash, 1)]),
         Mutant::AnyWitness => only(settings, WitnessKind::Death, &[(Fault::FalseWitness, 1)]),
-        Mutant::GraceSkipped => only(settings, WitnessKind::Disconnect, &[(Fault::Disconnect, 1)]),
+        Mutant::GraceSkipped | Mutant::BeatUnproven => {
+            only(settings, WitnessKind::Disconnect, &[(Fault::Disconnect, 1)])
+        }
         Mutant::HintBelieved => {
             add(settings, &[(Fault::FalseHint, 20)]);
             settings.net.rings = true;

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use tenure_core::record::{Cluster, SessionState};
+use tenure_core::record::Cluster;
 use tenure_core::{Entry, Epoch, Key, Kind, Name, Outcome, Query, Record, SessionId, Version, Write};
 
 use crate::clock::Instant;
@@ -73,7 +73,7 @@ impl Store {
     /// Carries out one compare-and-set.
     pub fn write(&mut self, now: Instant, write: &Write) -> Outcome {
         if self.is_refused(write) {
-            return Outcome::Failed(tenure_core::Fate::NotApplied);
+            return Outcome::Failed(tenure_core::Fate::Severed);
         }
         let current = self.get(&write.key);
         if current.map(|held| held.0) != write.expect {
@@ -121,7 +121,7 @@ impl Store {
         found
     }
 
-    /// The connection of this session dropped: no beat of it is accepted from now on.
+    /// The connection of this session dropped: no witnessed write of it is accepted from now on.
     pub fn drop_connection(&mut self, session: SessionId) -> bool {
         self.dropped.insert(session)
     }
@@ -141,12 +141,7 @@ impl Store {
     }
 
     fn is_refused(&self, write: &Write) -> bool {
-        let (Key::Session(_, id), Some(_), Some((_, Record::Session(record)))) =
-            (&write.key, write.expect, &write.put)
-        else {
-            return false;
-        };
-        record.state == SessionState::Live && self.dropped.contains(id)
+        matches!(&write.key, Key::Session(_, id) if write.witnessed && self.dropped.contains(id))
     }
 }
 

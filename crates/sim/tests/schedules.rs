@@ -222,6 +222,40 @@ fn absent_is_not_over() {
     });
 }
 
+/// Rule 3: a session that somebody deleted by hand, on a store that never forgets. Its owner cannot know, and counts on it.
+#[test]
+fn a_session_deleted_by_hand_lasts_as_long_as_its_lease() {
+    sound_and(Mutant::AbsentIsOver, |mutant| {
+        [true, false].into_iter().all(|cut_off| {
+            let mut s = Script::led_by_a(mutant);
+            let (id, token) = (s.session(A), s.token(A));
+            s.stubborn.insert(A);
+            s.cut.extend(cut_off.then_some(A));
+            s.registers.retain(|key, _| !matches!(key, Key::Session(_, found) if *found == id));
+            s.wait(14.0);
+            !s.overlap && s.elections().last().is_some_and(|last| last.1 > token.0)
+        })
+    });
+}
+
+/// Rule 7: a role deleted by force, on a store that never forgets. Whoever has seen it knows that something is wrong.
+#[test]
+fn a_role_deleted_by_force_is_not_taken_for_a_new_one() {
+    sound_and(Mutant::QuarantineSkipped, |mutant| {
+        [true, false].into_iter().all(|cut_off| {
+            let mut s = Script::led_by_a(mutant);
+            let token = s.token(A);
+            s.stubborn.extend(cut_off.then_some(A));
+            s.cut.extend(cut_off.then_some(A));
+            s.registers.retain(|key, _| key.kind() != Kind::Role);
+            s.wait(14.0);
+            let alarmed = |(_, _, event): &(u64, usize, Event)| matches!(event, Event::Quarantined { .. });
+            assert!(mutant.is_some() || s.events.iter().any(alarmed), "people are told");
+            !s.overlap && s.elections().last().is_some_and(|last| last.1 > token.0)
+        })
+    });
+}
+
 /// Rule 3: an expulsion that meets a beat fails and changes nothing.
 #[test]
 fn an_expulsion_that_meets_a_beat_changes_nothing() {
@@ -285,7 +319,7 @@ fn a_clone_ends_at_its_next_beat() {
 }
 
 fn lock(id: &str, covers_work: bool) -> Option<Witness> {
-    Some(Witness { id: id.to_owned(), covers_work })
+    Some(Witness { id: id.to_owned(), covers_work, connection: false })
 }
 
 /// Evidence counts only from the witness that the record names.
@@ -324,6 +358,74 @@ fn the_death_of_all_the_work_frees_at_once() {
     s.feed(B, Input::Witnessed(Evidence::Dead { session, witness: "1:2".to_owned() }));
     s.wait(0.1);
     assert!(s.leaders().contains(&B));
+}
+
+/// A connection that the server sees drop.
+fn link() -> Option<Witness> {
+    Some(Witness { id: "link".to_owned(), covers_work: false, connection: true })
+}
+
+fn dropped(session: SessionId) -> Input {
+    Input::Witnessed(Evidence::Disconnected { session, witness: "link".to_owned() })
+}
+
+/// On disconnect the connection may be gone while its owner still beats, on another one: without the proof in the beat
+/// the owner goes on, and whoever saw the drop does not wait for it.
+#[test]
+fn a_beat_proves_its_connection() {
+    sound_and(Mutant::BeatUnproven, |mutant| {
+        let mut s = Script::led(mutant, [Duration::from_secs(5); 2], Class::B, link());
+        s.stubborn.insert(A);
+        let session = s.session(A);
+        s.severed.insert(session);
+        s.feed(B, dropped(session));
+        s.wait(4.0);
+        !s.overlap && s.elections().iter().any(|(node, _)| *node == B)
+    });
+}
+
+/// A dropped connection frees nothing before the owner's grace is over, and everything soon after, though the owner is
+/// cut off and will not stop until it is killed.
+#[test]
+fn a_dropped_connection_counts_after_its_grace() {
+    sound_and(Mutant::GraceSkipped, |mutant| {
+        let mut s = Script::led(mutant, [Duration::from_secs(5); 2], Class::B, link());
+        s.stubborn.insert(A);
+        let session = s.session(A);
+        s.cut.insert(A);
+        s.severed.insert(session);
+        s.feed(B, dropped(session));
+        s.wait(2.1);
+        let early = s.leaders().contains(&B);
+        s.wait(0.6);
+        !s.overlap && !early && s.leaders() == [B]
+    });
+}
+
+/// The owner whose connection dropped, and that reaches the store, tells its work to stop at once, closes the session when
+/// it has, and stands again: nobody waits for any lease.
+#[test]
+fn an_owner_that_lost_its_connection_begins_anew() {
+    let mut s = Script::led(None, [Duration::from_secs(5); 2], Class::B, link());
+    let session = s.session(A);
+    s.severed.insert(session);
+    s.wait(1.0);
+    assert!(!s.overlap && s.leaders().len() == 1 && s.session(A) != session);
+    let ended = s.events.iter().any(|(_, node, event)| {
+        *node == A && *event == Event::SessionOver { session, reason: Reason::Disconnected }
+    });
+    assert!(ended);
+}
+
+/// A strict session loses nothing with its connection, even to those who are told.
+#[test]
+fn a_dropped_connection_means_nothing_to_a_strict_session() {
+    let mut s = Script::led(None, [Duration::from_secs(5); 2], Class::B, lock("link", false));
+    let session = s.session(A);
+    s.severed.insert(session);
+    s.feed(B, dropped(session));
+    s.wait(10.0);
+    assert!(!s.overlap && s.leaders() == [A] && s.session(A) == session);
 }
 
 fn control(s: &mut Script, control: RoleControl) {

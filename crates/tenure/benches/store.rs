@@ -135,7 +135,7 @@ fn raw_signals(path: &Path, rounds: u64) -> Histogram<u64> {
 fn put(name: &str, expect: Option<Version>, ring: bool) -> Write {
     let key = Key::Named(Epoch(1), Kind::Node, Name::new(name).expect("a name"));
     let value = Value { token: None, json: RECORD.into() };
-    Write { key, expect, put: Some((Version(KernelEntropy.nonce()), value)), ring }
+    Write { key, expect, put: Some((Version(KernelEntropy.nonce()), value)), ring, witnessed: false }
 }
 
 fn version(write: &Write) -> Option<Version> {
@@ -185,7 +185,9 @@ fn hold(path: &Path, session: &str) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     let store = Sqlite::open(path).expect("a store");
     let space = Name::new("bench").expect("a name");
-    let witness = runtime.block_on(store.attest(&space, session.parse().expect("an id"))).expect("an answer");
+    let witness = runtime
+        .block_on(store.attest(&space, session.parse().expect("an id"), tenure::Takeover::Strict))
+        .expect("an answer");
     println!("{}", witness.expect("a witness").id);
     let _ = std::io::stdin().lines().next();
 }
@@ -211,7 +213,7 @@ async fn deaths(path: &Path, rounds: u64) -> (Histogram<u64>, Histogram<u64>) {
             rustix::fs::flock(&file, rustix::fs::FlockOperation::LockShared).expect("the lock");
             Instant::now()
         });
-        store.attend(&space, session, &witness);
+        store.attend(&space, session, &witness, tenure::Takeover::Strict);
         tokio::time::sleep(std::time::Duration::from_millis(5)).await;
         let begun = Instant::now();
         child.kill().expect("a death");

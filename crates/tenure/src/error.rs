@@ -29,6 +29,14 @@ pub enum Error {
         /// Where it was looked for.
         namespace: Name,
     },
+    /// No ledger of that task is here.
+    #[error("there is no task {task} in namespace {namespace}; `tenure task list` lists those there are")]
+    NoSuchTask {
+        /// The task.
+        task: Name,
+        /// Where it was looked for.
+        namespace: Name,
+    },
     /// A role without a leader cannot be handed over.
     #[error("nobody leads {0}, so there is nothing to hand over; `tenure status` shows who stands for it")]
     NobodyLeads(Name),

@@ -130,6 +130,12 @@ pub enum What {
         /// Its id.
         session: SessionId,
     },
+    /// On disconnect was asked for, but the store cannot tell of dropped connections: this session is a strict one, and
+    /// only its lease counts. `tenure doctor` says why.
+    NoWitness {
+        /// Its id.
+        session: SessionId,
+    },
     /// A session is over.
     SessionOver {
         /// Its id.
@@ -161,6 +167,67 @@ pub enum What {
     LoopFailed {
         /// What it said.
         error: String,
+    },
+    /// The work of a tenure failed. The tenure was lost first.
+    WorkFailed {
+        /// Which role.
+        role: Name,
+        /// The token of the tenure that was.
+        token: Token,
+        /// Which worker.
+        worker: String,
+        /// What happened to it.
+        why: String,
+    },
+    /// The work of a tenure has stopped because it was told to.
+    WorkStopped {
+        /// Which role.
+        role: Name,
+        /// The token of the tenure.
+        token: Token,
+        /// Workers that had to be cancelled; the others finished by themselves.
+        cancelled: Vec<String>,
+    },
+    /// A scheduled run began: its tick is in the ledger.
+    TaskStarted {
+        /// Which task.
+        task: Name,
+        /// The tick that it is for.
+        tick: Wall,
+        /// Under which token.
+        token: Token,
+        /// How late it is, in milliseconds.
+        late_ms: u64,
+    },
+    /// A scheduled run ended.
+    TaskEnded {
+        /// Which task.
+        task: Name,
+        /// The tick that it was for.
+        tick: Wall,
+        /// Under which token.
+        token: Token,
+        /// How.
+        state: crate::ledger::RunState,
+        /// How long it took, in milliseconds.
+        took_ms: u64,
+        /// What it said, if it did not succeed.
+        why: String,
+    },
+    /// Ticks were passed over: missed or skipped.
+    TaskPassed {
+        /// Which task.
+        task: Name,
+        /// The first of them.
+        from: Wall,
+        /// The last of them.
+        to: Wall,
+        /// How many.
+        count: u64,
+        /// Missed or skipped.
+        state: crate::ledger::RunState,
+        /// Why.
+        why: String,
     },
     /// This listener was too slow for so many events.
     Missed {
@@ -199,7 +266,9 @@ impl What {
             | Self::LeaderChanged { role, .. }
             | Self::LeaderDown { role, .. }
             | Self::ElectionCheck { role, .. }
-            | Self::Paused { role, .. } => Some(role),
+            | Self::Paused { role, .. }
+            | Self::WorkFailed { role, .. }
+            | Self::WorkStopped { role, .. } => Some(role),
             _ => None,
         }
     }

@@ -12,6 +12,7 @@ use tokio::sync::{mpsc, watch};
 use crate::candidate::Standee;
 use crate::driver::Command;
 use crate::office::{Office, Phase};
+use crate::slip::Slip;
 use crate::{Name, Reason, SessionId, Time, Token};
 
 /// What [`Tenure::hold`] came to. Losing is not an error.
@@ -75,6 +76,9 @@ impl Tenure {
 
     async fn run<T>(&self, work: impl Future<Output = T>) -> Held<T> {
         let mut work = pin!(work);
+        if Slip::WorkNotStopped.made(self.lead.office.slip) {
+            return Held::Returned(work.await);
+        }
         let (reason, forced) = tokio::select! {
             biased;
             ended = self.lead.ended() => ended,
@@ -83,12 +87,20 @@ impl Tenure {
         if !self.lead.drains.load(Ordering::Acquire) {
             return Held::Lost(reason);
         }
+        tokio::select! {
+            biased;
+            () = self.out_of_time(forced) => Held::Lost(reason),
+            value = &mut work => Held::Returned(value),
+        }
+    }
+
+    /// Waits until work that was told to stop has to be stopped: its drain time is over, or the lease is about to be.
+    pub(crate) async fn out_of_time(&self, forced: bool) {
         let limit = if forced { Duration::MAX } else { self.drain };
         tokio::select! {
             biased;
-            () = self.lead.unsafe_soon(self.kill_slack) => Held::Lost(reason),
-            value = &mut work => Held::Returned(value),
-            () = tokio::time::sleep(limit) => Held::Lost(reason),
+            () = self.lead.unsafe_soon(self.kill_slack) => {}
+            () = tokio::time::sleep(limit) => {}
         }
     }
 
@@ -212,6 +224,19 @@ impl Lead {
         self.unsafe_soon(Duration::ZERO).await;
     }
 
+    /// Waits until the tenure is over, and tells why. A tenure that nobody ends goes on for ever.
+    pub async fn lost(&self) -> Reason {
+        let mut phase = self.office.phase.subscribe();
+        loop {
+            if let Phase::Lost(reason) = *phase.borrow_and_update() {
+                return reason;
+            }
+            if phase.changed().await.is_err() {
+                return Reason::Fault;
+            }
+        }
+    }
+
     /// Waits until the work is asked to stop, and tells why, and whether the lease runs out.
     pub async fn ended(&self) -> (Reason, bool) {
         let mut phase = self.office.phase.subscribe();
@@ -228,7 +253,7 @@ impl Lead {
     }
 
     /// Waits until the tenure is lost, or its deadline is as near as `slack`.
-    async fn unsafe_soon(&self, slack: Duration) {
+    pub(crate) async fn unsafe_soon(&self, slack: Duration) {
         let mut phase = self.office.phase.subscribe();
         let mut deadline = self.deadlines();
         loop {

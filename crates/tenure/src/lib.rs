@@ -67,6 +67,8 @@
 //! # Ok::<(), tenure::Error>(()) }).unwrap();
 //! ```
 //!
+//! For PostgreSQL, MySQL, MariaDB, SQLite and Redis this is done: see [`fence`].
+//!
 //! # Who leads?
 //!
 //! ```
@@ -127,18 +129,30 @@ pub mod conformance;
 mod driver;
 mod error;
 pub mod event;
+pub mod fence;
 pub mod history;
 mod lead;
+pub mod ledger;
 mod node;
 mod office;
 pub mod operator;
 mod publisher;
+#[cfg(feature = "schedule")]
+pub mod schedule;
+pub mod schema;
+#[cfg(feature = "mutants")]
+pub mod slip;
+#[cfg(not(feature = "mutants"))]
+#[allow(unreachable_pub, reason = "it can be reached where mistakes can be made")]
+mod slip;
 pub mod store;
 pub mod testing;
+pub mod work;
 
 pub use candidate::{Candidate, Observer};
 pub use error::Error;
 pub use event::{Event, Reason, State};
+pub use fence::FenceError;
 pub use lead::{Held, Lead, Tenure};
 pub use node::{CandidateBuilder, Node, NodeBuilder, default_name};
 pub use operator::Operator;

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::future::Future;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
@@ -13,11 +14,11 @@ use tokio::sync::{mpsc, oneshot};
 use crate::candidate::{Candidate, Observer, Standee};
 use crate::clock::{Clock, LeaseClock};
 use crate::driver::{self, Command, Seat, Setup};
-use crate::event::Event;
+use crate::event::{Event, What};
 use crate::lead::{Held, Lead};
 use crate::publisher::{Publisher, Registration};
 use crate::store::{self, SharedStore};
-use crate::{Error, Name, Timing};
+use crate::{Error, Name, Takeover, Timing};
 
 /// One process that takes part in elections. Cheap to clone; when the last handle, candidate and tenure is gone, it
 /// gives everything up in the background. [`Node::stop`] waits for that.
@@ -34,8 +35,10 @@ struct Inner {
     drain: Duration,
     labels: BTreeMap<String, String>,
     publisher: Publisher,
+    clock: Arc<dyn Clock>,
     commands: mpsc::UnboundedSender<Command>,
     seats: Mutex<BTreeMap<Name, Place>>,
+    pulse: Arc<AtomicU64>,
 }
 
 struct Place {
@@ -150,10 +153,28 @@ impl Node {
         &self.inner.timing
     }
 
+    /// How long ago the election loop last turned. It turns with every beat: much longer means that it hangs.
+    #[must_use]
+    pub fn loop_turned(&self) -> Duration {
+        let turned = crate::Time(self.inner.pulse.load(Ordering::Acquire));
+        self.inner.clock.now().since(turned)
+    }
+
     /// Its store.
     #[must_use]
     pub fn store(&self) -> &SharedStore {
         &self.inner.store
+    }
+
+    /// Its clocks.
+    #[cfg(feature = "schedule")]
+    pub(crate) fn clock(&self) -> &Arc<dyn Clock> {
+        &self.inner.clock
+    }
+
+    /// Tells those who listen.
+    pub(crate) fn tell(&self, what: What) {
+        self.inner.publisher.tell(what);
     }
 
     pub(crate) fn command(&self, command: Command) {
@@ -248,6 +269,22 @@ impl CandidateBuilder {
         self
     }
 
+    /// The role has a leader by decree, and no other: for installations of one node, and on the way to an election. The
+    /// others only follow. It still leads under a session and a token, so that it can be let go of later.
+    pub fn static_leader(mut self, leader: &Name) -> Self {
+        self.standing.eligible &= leader == self.node.name();
+        self
+    }
+
+    pub(crate) fn is_eligible(&self) -> bool {
+        self.standing.eligible
+    }
+
+    /// The node that stands.
+    pub(crate) fn node(&self) -> &Node {
+        &self.node
+    }
+
     /// Begins to stand.
     pub async fn start(mut self) -> Result<Candidate, Error> {
         let role = Name::new(&self.role)?;
@@ -278,6 +315,8 @@ pub struct NodeBuilder {
     listeners: Vec<Heard>,
     abort_if_stuck: bool,
     election_checks: bool,
+    mutant: Option<tenure_core::Mutant>,
+    slip: Option<crate::slip::Slip>,
 }
 
 impl std::fmt::Debug for NodeBuilder {
@@ -308,6 +347,8 @@ impl NodeBuilder {
             listeners: Vec::new(),
             abort_if_stuck: false,
             election_checks: false,
+            mutant: None,
+            slip: None,
         }
     }
 
@@ -326,6 +367,21 @@ impl NodeBuilder {
     /// How long a leader that falls silent keeps its roles. 5 s by default; everything else follows from it.
     pub fn ttl(mut self, ttl: Duration) -> Self {
         self.settings.ttl = Some(ttl);
+        self
+    }
+
+    /// What it means that this node's connection to the store drops. With [`Takeover::OnDisconnect`], on a store that can
+    /// tell, its roles are free a [`grace`](Self::grace) later, and it stops by itself when it has not reached the
+    /// store for so long. On another store such a node is a strict one, and says so
+    /// ([`What::NoWitness`](crate::event::What::NoWitness)).
+    pub fn takeover(mut self, takeover: Takeover) -> Self {
+        self.settings.takeover = takeover;
+        self
+    }
+
+    /// How long a dropped connection is forgiven, on disconnect. Half of the ttl by default.
+    pub fn grace(mut self, grace: Duration) -> Self {
+        self.settings.grace = Some(grace);
         self
     }
 
@@ -371,6 +427,20 @@ impl NodeBuilder {
         self
     }
 
+    /// Makes a mistake in the engine, so that it can be shown that it would be caught.
+    #[cfg(feature = "mutants")]
+    pub fn mutant(mut self, mutant: tenure_core::Mutant) -> Self {
+        self.mutant = Some(mutant);
+        self
+    }
+
+    /// Makes a mistake in the driver, so that it can be shown that it would be caught.
+    #[cfg(feature = "mutants")]
+    pub fn slip(mut self, slip: crate::slip::Slip) -> Self {
+        self.slip = Some(slip);
+        self
+    }
+
     /// Another clock, for tests.
     pub fn clock(mut self, clock: Arc<dyn Clock>) -> Self {
         self.clock = Some(clock);
@@ -393,19 +463,23 @@ impl NodeBuilder {
             publisher.listen(heard).forever();
         }
         let (commands, receiver) = mpsc::unbounded_channel();
+        let pulse = Arc::new(AtomicU64::new(clock.now().0));
         let setup = Setup {
             node: name.clone(),
             namespace: namespace.clone(),
             timing,
             class,
             store: store.clone(),
-            clock,
+            clock: clock.clone(),
             publisher: publisher.clone(),
             commands: receiver,
             labels: self.labels.clone(),
             address: self.address,
             abort_if_stuck: self.abort_if_stuck,
             election_checks: self.election_checks,
+            pulse: pulse.clone(),
+            mutant: self.mutant,
+            slip: self.slip,
         };
         driver::spawn(setup).map_err(Error::Thread)?;
         let (drain, labels, seats) = (self.drain, self.labels, Mutex::default());
@@ -418,8 +492,10 @@ impl NodeBuilder {
                 drain,
                 labels,
                 publisher,
+                clock,
                 commands,
                 seats,
+                pulse,
             }),
         })
     }

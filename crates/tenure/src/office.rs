@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use tokio::sync::watch;
 
 use crate::clock::Clock;
+use crate::slip::Slip;
 use crate::{Name, Reason, SessionId, Time, Token};
 
 /// The deadline of one session, shared by everything that rests on it.
@@ -57,6 +58,8 @@ pub(crate) struct Office {
     pub(crate) deadline: Arc<Deadline>,
     pub(crate) clock: Arc<dyn Clock>,
     revoked: AtomicBool,
+    /// The mistake to make, for the negative control.
+    pub(crate) slip: Option<Slip>,
     /// Whether a guard was handed out for it, and not dropped yet.
     pub(crate) taken: AtomicBool,
     pub(crate) phase: watch::Sender<Phase>,
@@ -69,6 +72,7 @@ impl Office {
         session: SessionId,
         deadline: Arc<Deadline>,
         clock: Arc<dyn Clock>,
+        slip: Option<Slip>,
     ) -> Arc<Self> {
         let (revoked, taken) = (AtomicBool::new(false), AtomicBool::new(false));
         Arc::new(Self {
@@ -78,6 +82,7 @@ impl Office {
             deadline,
             clock,
             revoked,
+            slip,
             taken,
             phase: watch::Sender::new(Phase::Held),
         })
@@ -86,7 +91,8 @@ impl Office {
     /// Whether leadership may be relied on at this very moment.
     #[inline]
     pub(crate) fn check(&self) -> bool {
-        !self.revoked.load(Ordering::Acquire) && self.clock.now() < self.deadline.get()
+        !self.revoked.load(Ordering::Acquire)
+            && (self.clock.now() < self.deadline.get() || Slip::BooleanGuard.made(self.slip))
     }
 
     pub(crate) fn drain(&self, reason: Reason, forced: bool) {
@@ -95,6 +101,9 @@ impl Office {
 
     /// Over: from here on `check` is false, whatever the clock says.
     pub(crate) fn revoke(&self, reason: Reason) {
+        if Slip::NotRevoked.made(self.slip) {
+            return;
+        }
         self.revoked.store(true, Ordering::Release);
         self.phase.send_replace(Phase::Lost(reason));
     }

@@ -197,6 +197,10 @@ fn log(event: &Event) {
         }
         What::LeaderDown { role, former } => tracing::info!(%node, %role, %former, "leader down"),
         What::Paused { role, paused } => tracing::info!(%node, %role, paused, "paused"),
+        What::NoWitness { session } => tracing::warn!(
+            %node, %session,
+            "the store cannot tell of dropped connections: this session is strict, only its lease counts; tenure doctor says why"
+        ),
         What::SessionOpened { session } => tracing::info!(%node, %session, "session opened"),
         What::SessionOver { session, reason } => tracing::info!(%node, %session, %reason, "session over"),
         What::InDoubt { roles } => tracing::warn!(%node, roles, "in doubt: a beat failed"),
@@ -216,6 +220,21 @@ fn log(event: &Event) {
         }
         What::Unreadable { register } => {
             tracing::warn!(%node, register, "a register cannot be read by this version")
+        }
+        What::WorkFailed { role, token, worker, why } => {
+            tracing::error!(%node, %role, %token, worker, why, "the work failed; this node stands back for a while");
+        }
+        What::WorkStopped { role, token, cancelled } => {
+            tracing::info!(%node, %role, %token, ?cancelled, "the work has stopped");
+        }
+        What::TaskStarted { task, tick, token, late_ms } => {
+            tracing::debug!(%node, %task, tick = tick.0, %token, late_ms, "task started");
+        }
+        What::TaskEnded { task, tick, token, state, took_ms, why } => {
+            tracing::info!(%node, %task, tick = tick.0, %token, %state, took_ms, why, "task ended");
+        }
+        What::TaskPassed { task, count, state, why, .. } => {
+            tracing::info!(%node, %task, count, %state, why, "ticks passed over");
         }
         What::ElectionFailed { role, cause } => tracing::debug!(%node, %role, ?cause, "election failed"),
         What::StateChanged { role, from, to } => tracing::debug!(%node, %role, ?from, ?to, "state changed"),

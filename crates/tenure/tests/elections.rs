@@ -63,6 +63,23 @@ async fn work_is_dropped_when_the_tenure_is_lost_and_it_stands_again() {
     assert!(again.token() > first);
 }
 
+/// Request handlers keep clones: they must not believe in a tenure that was given up, although the session lives on.
+#[tokio::test]
+async fn proof_of_leadership_ends_with_the_guard_while_the_session_lives_on() {
+    let store = Memory::new();
+    let node = on(&store).name("a").ttl(TTL).start().await.unwrap();
+    let other = on(&store).name("b").ttl(TTL).start().await.unwrap();
+    let candidate = node.candidate("scheduler").await.unwrap();
+    let tenure = soon(candidate.elected()).await.unwrap();
+    let proof = tenure.lead();
+    let successor = other.candidate("scheduler").await.unwrap();
+    candidate.set_eligible(false);
+    drop(tenure);
+    let next = soon(successor.elected()).await.unwrap();
+    assert!(next.check() && !proof.check(), "two at once");
+    assert_eq!(soon(proof.lost()).await, Reason::Ineligible);
+}
+
 #[tokio::test]
 async fn work_that_asks_to_be_told_winds_down_before_the_role_is_given_up() {
     let store = Memory::new();
@@ -104,13 +121,15 @@ async fn a_transfer_waits_for_its_target_and_refuses_a_stranger() {
     for target in ["a", "b", "c", "a"] {
         let target = Name::new(target).unwrap();
         let leader = loop {
-            // The first look may come before the nodes have seen each other beat.
+            // The first look may come before the nodes have seen each other beat; and a third one that has not seen the
+            // target beat does not wait for it, which is told as being outrun: whoever asks asks again.
             match soon(asking.transfer(&role, &target, "a test", PATIENCE, PATIENCE)).await {
                 Ok(leader) => break leader,
                 Err(
                     tenure::Error::NoSuchRole { .. }
                     | tenure::Error::NobodyLeads(_)
-                    | tenure::Error::NoTarget { .. },
+                    | tenure::Error::NoTarget { .. }
+                    | tenure::Error::OutrunBy { .. },
                 ) => {
                     tokio::time::sleep(Duration::from_millis(20)).await;
                 }
@@ -143,7 +162,7 @@ async fn a_paused_role_is_led_by_nobody_until_it_is_resumed() {
         }
     })
     .await;
-    assert!(asking.resume(&role).await.unwrap());
+    assert!(asking.resume(&role, "done").await.unwrap());
     assert!(soon(candidate.elected()).await.unwrap().check());
 }
 
@@ -246,6 +265,19 @@ async fn a_store_that_fails_makes_the_leader_stop_in_time_and_it_recovers() {
         position(|what| matches!(what, What::Lost { .. })),
     ];
     assert!(order.iter().all(Option::is_some) && order.is_sorted(), "{order:?}");
+}
+
+/// Its session runs out by itself; waiting for the store's word would keep a thread for ever.
+#[tokio::test]
+async fn a_node_that_nobody_wants_ends_although_its_store_is_gone() {
+    let store = Memory::new();
+    let node = on(&store).name("a").ttl(TTL).start().await.unwrap();
+    let events = node.events();
+    let candidate = node.candidate("scheduler").await.unwrap();
+    let tenure = soon(candidate.elected()).await.unwrap();
+    store.fail(Some(tenure::store::Fate::NotApplied));
+    drop((tenure, candidate, node));
+    soon(events.for_each(|_| async {})).await;
 }
 
 #[tokio::test]

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use futures_util::StreamExt;
+use futures_util::future::BoxFuture;
 use tenure::conformance::Harness;
 use tenure::store::{
     Epoch, Fate, Key, Kind, Memory, Name, Query, SharedStore, Signal, Store, Value, Version, Write,
@@ -15,6 +16,12 @@ struct InMemory(Memory);
 impl Harness for InMemory {
     async fn open(&self) -> SharedStore {
         Arc::new(self.0.clone())
+    }
+
+    async fn severable(&self) -> Option<(SharedStore, BoxFuture<'static, ()>)> {
+        let handle = Arc::new(self.0.clone());
+        let cut = handle.clone();
+        Some((handle, Box::pin(async move { cut.sever() })))
     }
 }
 
@@ -30,7 +37,7 @@ fn space() -> Name {
 
 fn write() -> Write {
     let key = Key::Named(Epoch(1), Kind::Node, Name::new("a").unwrap());
-    Write { key, expect: None, put: Some((Version(1), Value::of(&1, None))), ring: true }
+    Write { key, expect: None, put: Some((Version(1), Value::of(&1, None))), ring: true, witnessed: false }
 }
 
 async fn count(store: &Memory) -> usize {

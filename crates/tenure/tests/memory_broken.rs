@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, Mutex};
+use std::task::Poll;
 
 use async_trait::async_trait;
 use futures_util::StreamExt;
@@ -10,8 +11,8 @@ use futures_util::future::BoxFuture;
 use futures_util::stream::{BoxStream, select};
 use tenure::conformance::{self, Harness};
 use tenure::store::{
-    Description, Entry, Key, Kind, Memory, Name, Outcome, Query, SessionId, SharedStore, Signal, Store,
-    StoreError, Value, Version, Witness, Write,
+    Description, Entry, Evidence, Key, Kind, Memory, Name, Outcome, Query, SessionId, SharedStore, Signal,
+    Store, StoreError, Takeover, Value, Version, Witness, Write,
 };
 use tenure_core::Token;
 
@@ -60,6 +61,18 @@ enum Flaw {
     CrossesNamespaces,
     /// Claims to have witnesses.
     ClaimsWitnesses,
+    /// A lock is taken as often as somebody asks.
+    TakesTwice,
+    /// A write need not prove anything.
+    BelievesBeats,
+    /// A connection that was opened again takes its locks again.
+    TakesAgain,
+    /// The living are said to be gone.
+    TellsEarly,
+    /// Nobody is ever said to be gone.
+    TellsNothing,
+    /// The lost lock of a session refuses its plain writes too.
+    RefusesPlainWrites,
     /// Names have no case.
     FoldsCase,
 }
@@ -76,6 +89,8 @@ struct Shared {
     namespaces: Mutex<Vec<Name>>,
     tokens: Mutex<BTreeMap<Version, Token>>,
     postponed: Mutex<Vec<Write>>,
+    attested: Mutex<Vec<SessionId>>,
+    early: Mutex<Vec<(SessionId, String)>>,
 }
 
 const SECRET: &str = "hunter2";
@@ -84,6 +99,10 @@ impl Flawed {
     async fn current(&self, namespace: &Name, key: &Key) -> Option<Version> {
         let query = Query { keys: vec![key.clone()], kinds: Vec::new() };
         self.inner.read(namespace, &query).await.ok()?.first().map(|found| found.version)
+    }
+
+    fn attested(&self, key: &Key) -> bool {
+        matches!(key, Key::Session(_, id) if self.shared.attested.lock().unwrap().contains(id))
     }
 
     /// How the flaw bends one write.
@@ -98,6 +117,10 @@ impl Flawed {
                 write.expect = self.current(namespace, &write.key).await;
             }
             Flaw::RingsForBeats => write.ring = true,
+            Flaw::BelievesBeats => write.witnessed = false,
+            // Whoever attested here once may write here.
+            Flaw::TakesAgain => write.witnessed &= !self.attested(&write.key),
+            Flaw::RefusesPlainWrites => write.witnessed |= write.key.kind() == Kind::Session,
             _ => {}
         }
         write.key = self.inward(&write.key);
@@ -237,6 +260,17 @@ impl Store for Flawed {
 
     fn watch(&self, namespace: &Name) -> BoxStream<'static, Signal> {
         let watch = self.inner.watch(namespace);
+        if self.flaw == Flaw::TellsEarly {
+            let shared = self.shared.clone();
+            let early = futures_util::stream::poll_fn(move |context| {
+                context.waker().wake_by_ref();
+                let told = shared.early.lock().unwrap().pop();
+                told.map_or(Poll::Pending, |(session, witness)| {
+                    Poll::Ready(Some(Signal::Witnessed(Evidence::Disconnected { session, witness })))
+                })
+            });
+            return Box::pin(select(watch, early));
+        }
         if self.flaw != Flaw::CrossesNamespaces {
             return watch;
         }
@@ -249,15 +283,36 @@ impl Store for Flawed {
         Box::pin(select(watch.flat_map(crossing), futures_util::stream::empty()))
     }
 
-    async fn attest(&self, namespace: &Name, session: SessionId) -> Result<Option<Witness>, StoreError> {
-        self.inner.attest(namespace, session).await
+    async fn attest(
+        &self,
+        namespace: &Name,
+        session: SessionId,
+        takeover: Takeover,
+    ) -> Result<Option<Witness>, StoreError> {
+        self.shared.attested.lock().unwrap().push(session);
+        // So that the first plain write of a strict session is not refused yet.
+        let bent = if self.flaw == Flaw::RefusesPlainWrites { Takeover::OnDisconnect } else { takeover };
+        let witness = self.inner.attest(namespace, session, bent).await?;
+        let again = witness.is_none() && self.flaw == Flaw::TakesTwice && takeover == Takeover::OnDisconnect;
+        let id = format!("again:{session}");
+        Ok(if again { Some(Witness { id, covers_work: false, connection: true }) } else { witness })
     }
 
-    fn release(&self, _: &Name, _: SessionId) {}
+    fn release(&self, namespace: &Name, session: SessionId) {
+        self.inner.release(namespace, session);
+    }
 
-    fn attend(&self, _: &Name, _: SessionId, _: &str) {}
+    fn attend(&self, namespace: &Name, session: SessionId, witness: &str, takeover: Takeover) {
+        match self.flaw {
+            Flaw::TellsNothing => {}
+            Flaw::TellsEarly => self.shared.early.lock().unwrap().push((session, witness.to_owned())),
+            _ => self.inner.attend(namespace, session, witness, takeover),
+        }
+    }
 
-    fn ignore(&self, _: &Name, _: SessionId) {}
+    fn ignore(&self, namespace: &Name, session: SessionId) {
+        self.inner.ignore(namespace, session);
+    }
 
     async fn describe(&self) -> Result<Description, StoreError> {
         let described = self.inner.describe().await?;
@@ -279,6 +334,12 @@ struct Broken(Memory, Flaw, Arc<Shared>);
 impl Harness for Broken {
     async fn open(&self) -> SharedStore {
         Arc::new(Flawed { inner: self.0.clone(), flaw: self.1, shared: self.2.clone() })
+    }
+
+    async fn severable(&self) -> Option<(SharedStore, BoxFuture<'static, ()>)> {
+        let handle = Arc::new(Flawed { inner: self.0.clone(), flaw: self.1, shared: self.2.clone() });
+        let cut = handle.clone();
+        Some((handle, Box::pin(async move { cut.inner.sever() })))
     }
 
     fn secrets(&self) -> Vec<String> {
@@ -335,6 +396,13 @@ caught_by! {
     claims_witnesses_and_holds_none: ClaimsWitnesses by e1_a_witness_is_held_once_attested;
     claims_witnesses_and_sees_nothing: ClaimsWitnesses by e2_evidence_comes_with_death_only;
     claims_witnesses: ClaimsWitnesses by e3_without_witnesses_nothing_is_attested;
+    takes_twice: TakesTwice by e4_a_lock_is_taken_once;
+    believes_beats: BelievesBeats by e5_witnessed_writes_need_their_lock;
+    takes_again: TakesAgain by e5_witnessed_writes_need_their_lock;
+    takes_again_after_it_was_seen_gone: TakesAgain by e6_evidence_comes_with_the_end_of_the_connection;
+    tells_early: TellsEarly by e6_evidence_comes_with_the_end_of_the_connection;
+    tells_nothing: TellsNothing by e6_evidence_comes_with_the_end_of_the_connection;
+    refuses_plain_writes: RefusesPlainWrites by e7_strict_sessions_do_not_depend_on_connections;
     folds_case: FoldsCase by n1_namespaces_and_names_differ_by_every_byte;
 }
 

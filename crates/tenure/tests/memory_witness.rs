@@ -9,7 +9,7 @@ use futures_util::stream::{BoxStream, poll_fn, select};
 use tenure::conformance::{self, Harness, Holder};
 use tenure::store::{
     Description, Entry, Evidence, Memory, Name, Outcome, Query, SessionId, SharedStore, Signal, Store,
-    StoreError, Witness, Write,
+    StoreError, Takeover, Witness, Write,
 };
 use tokio::sync::mpsc;
 
@@ -115,16 +115,16 @@ impl Store for Witnessing {
         Box::pin(select(self.inner.watch(namespace), poll_fn(move |context| evidence.poll_recv(context))))
     }
 
-    async fn attest(&self, _: &Name, session: SessionId) -> Result<Option<Witness>, StoreError> {
+    async fn attest(&self, _: &Name, session: SessionId, _: Takeover) -> Result<Option<Witness>, StoreError> {
         self.mine.lock().unwrap().insert(session);
-        Ok(Some(Witness { id: witness_of(session), covers_work: true }))
+        Ok(Some(Witness { id: witness_of(session), covers_work: true, connection: false }))
     }
 
     fn release(&self, _: &Name, session: SessionId) {
         self.mine.lock().unwrap().remove(&session);
     }
 
-    fn attend(&self, _: &Name, session: SessionId, witness: &str) {
+    fn attend(&self, _: &Name, session: SessionId, witness: &str, _: Takeover) {
         self.world.attend(session, witness);
     }
 
@@ -133,7 +133,7 @@ impl Store for Witnessing {
     }
 
     async fn describe(&self) -> Result<Description, StoreError> {
-        Ok(Description { witnesses_death: true, ..self.inner.describe().await? })
+        Ok(Description { witnesses_death: true, witnesses_disconnect: false, ..self.inner.describe().await? })
     }
 
     async fn close(&self) {
@@ -163,7 +163,7 @@ struct Mortal(SessionId, Arc<World>);
 #[async_trait]
 impl Holder for Mortal {
     fn witness(&self) -> Witness {
-        Witness { id: witness_of(self.0), covers_work: true }
+        Witness { id: witness_of(self.0), covers_work: true, connection: false }
     }
 
     async fn kill(self: Box<Self>) {

@@ -1,12 +1,14 @@
 //! PostgreSQL keeps the contract, on a real server that is really killed; and says what is wrong with it.
 
 mod postgres_kit;
+mod server_kit;
 
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
-use postgres_kit::{OneServer, get, heard, key, must, name, put, soon, sql, until_it_works, version};
+use postgres_kit::{OneServer, sql};
+use server_kit::{certificates, get, heard, key, must, name, put, soon, until_it_works, version};
 use tenure::store::{Class, Fate, Kind, Outcome, Postgres, Retry, SharedStore, Signal, Store, Write, open};
 use tenure_testkit::servers::postgres::pgbouncer;
 
@@ -148,7 +150,7 @@ async fn a_newer_schema_and_a_wrong_isolation_level_are_refused() {
     let error = server.store().describe().await.unwrap_err();
     assert!(error.to_string().contains("another version of tenure"), "{error}");
     assert_eq!(error.retry(), Retry::Never);
-    let call = "BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT tenure_write_v1('a','{}','{}','{}','{}','{}','{}','{}','{}',1000)";
+    let call = "BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT tenure_write_v2('a','{}','{}','{}','{}','{}','{}','{}','{}','{}',1000)";
     let error = admin.batch_execute(call).await.unwrap_err();
     assert!(error.as_db_error().unwrap().message().contains("read committed"), "{error:?}");
 }
@@ -353,17 +355,7 @@ async fn sql_fails(url: &str) -> Option<String> {
 
 #[tokio::test]
 async fn an_encrypted_connection_is_verified_by_the_authority_that_was_named() {
-    let dir = tempfile::tempdir().unwrap();
-    let script = "set -e; cd \"$1\"
-        openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 -keyout ca.key -out ca.pem \
-            -subj /CN=authority -addext basicConstraints=critical,CA:TRUE
-        openssl req -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -keyout server.key -out server.csr -subj /CN=db
-        printf 'subjectAltName=DNS:localhost\\n' > ext
-        openssl x509 -req -in server.csr -CA ca.pem -CAkey ca.key -CAcreateserial -days 2 -out server.pem -extfile ext
-        chmod 755 . && chmod 600 server.key
-        if [ \"$(id -u)\" = 0 ]; then chown postgres server.key; fi";
-    let made = Command::new("sh").args(["-c", script, "sh"]).arg(dir.path()).output().unwrap();
-    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    let dir = certificates("postgres");
     let file = |name: &str| dir.path().join(name).display().to_string();
     let (cert, key) =
         (format!("ssl_cert_file={}", file("server.pem")), format!("ssl_key_file={}", file("server.key")));

@@ -68,7 +68,7 @@ fn forgot(signals: &[Signal]) -> bool {
 fn role(token: u64, expect: Option<Version>) -> Write {
     let key = Key::Named(EPOCH, Kind::Role, Name::new("r").unwrap());
     let value = Value::of(&token, Some(Token(token)));
-    Write { put: Some((put(&key, None, 0).put.unwrap().0, value)), key, expect, ring: true }
+    Write { put: Some((put(&key, None, 0).put.unwrap().0, value)), key, expect, ring: true, witnessed: false }
 }
 
 #[tokio::test]

@@ -10,8 +10,8 @@ use sqlite_kit::{Child, Task, answer, fresh_space, node, put, run_task};
 use tempfile::TempDir;
 use tenure::conformance::{Harness, Holder};
 use tenure::store::{
-    Fate, Key, Kind, Name, Outcome, Query, Retry, SessionId, SharedStore, Signal, Sqlite, Store, Value,
-    Witness, Write,
+    Fate, Key, Kind, Name, Outcome, Query, Retry, SessionId, SharedStore, Signal, Sqlite, Store, Takeover,
+    Value, Witness, Write,
 };
 
 /// A file of its own for each test.
@@ -48,7 +48,7 @@ struct Doomed {
 #[async_trait]
 impl Holder for Doomed {
     fn witness(&self) -> Witness {
-        Witness { id: self.id.clone(), covers_work: true }
+        Witness { id: self.id.clone(), covers_work: true, connection: false }
     }
 
     async fn kill(self: Box<Self>) {
@@ -97,13 +97,19 @@ async fn a_lock_passed_on_outlives_the_release_and_a_crash_leaves_its_file_until
     assert!(lock.exists(), "the session may still be live");
     let over = Value::of(&serde_json::json!({ "state": "expelled" }), None);
     let key = Key::Session(tenure::store::Epoch(3), session);
-    let write = Write { key, expect: None, put: Some((tenure::store::Version(1), over)), ring: false };
+    let write = Write {
+        key,
+        expect: None,
+        put: Some((tenure::store::Version(1), over)),
+        ring: false,
+        witnessed: false,
+    };
     store.write(&space, &[write]).await.unwrap();
     let next = Sqlite::open(file.path()).unwrap();
     next.describe().await.unwrap();
     assert!(!lock.exists(), "the session is over, and nobody holds the lock");
     let mut watch = next.watch(&space);
-    next.attend(&space, session, &id);
+    next.attend(&space, session, &id, Takeover::Strict);
     next.close().await;
     assert!(answer(&mut watch).await.is_none(), "a missing file is no evidence");
 }
@@ -114,7 +120,7 @@ async fn a_duplicate_of_the_lock_holds_it() {
     let (owner, watcher) =
         (Sqlite::open(file.path()).unwrap().covers_work(false), Sqlite::open(file.path()).unwrap());
     let mut watch = watcher.watch(&space);
-    let witness = owner.attest(&space, session).await.unwrap().unwrap();
+    let witness = owner.attest(&space, session, Takeover::Strict).await.unwrap().unwrap();
     assert!(!witness.covers_work);
     let duplicate = owner.witness_fd(&space, session).unwrap();
     let lock = file.0.path().join("tenure.db-locks").join(format!("{session}.lock"));
@@ -123,7 +129,7 @@ async fn a_duplicate_of_the_lock_holds_it() {
     owner.release(&space, session);
     assert!(!lock.exists());
     std::fs::rename(&kept, &lock).unwrap();
-    watcher.attend(&space, session, &witness.id);
+    watcher.attend(&space, session, &witness.id, Takeover::Strict);
     let free = || std::fs::File::open(&lock).unwrap().try_lock_shared().is_ok();
     assert!(!free(), "the duplicate holds it");
     drop(duplicate);
@@ -195,6 +201,55 @@ async fn a_file_removed_while_in_use_is_noticed() {
     assert_eq!((error.fate(), error.retry()), (Fate::NotApplied, Retry::Never));
     assert!(error.to_string().contains("removed or replaced"), "{error}");
     assert!(matches!(answer(&mut watch).await, Some(Signal::Forgot)));
+}
+
+/// Puts another file in the place of one that is in use, long after its sessions were opened.
+fn replace(file: &OneFile) {
+    let long_ago = std::time::SystemTime::now() - std::time::Duration::from_secs(60);
+    for lock in std::fs::read_dir(file.0.path().join("tenure.db-locks")).unwrap() {
+        std::fs::File::open(lock.unwrap().path()).unwrap().set_modified(long_ago).unwrap();
+    }
+    for ending in ["", "-wal", "-shm"] {
+        let _ = std::fs::remove_file(file.0.path().join(format!("tenure.db{ending}")));
+    }
+}
+
+#[tokio::test]
+async fn whoever_comes_after_a_file_was_replaced_is_told_that_the_store_forgot() {
+    let (file, space) = (OneFile::new(), fresh_space());
+    let survivor = Sqlite::open(file.path()).unwrap();
+    survivor.attest(&space, SessionId(5), Takeover::Strict).await.unwrap();
+    replace(&file);
+    let newcomer = Sqlite::open(file.path()).unwrap();
+    let mut watch = newcomer.watch(&space);
+    newcomer.describe().await.unwrap();
+    assert!(matches!(answer(&mut watch).await, Some(Signal::Forgot)));
+    survivor.release(&space, SessionId(5));
+    let later = Sqlite::open(file.path()).unwrap();
+    let mut watch = later.watch(&space);
+    newcomer.write(&space, &[put(&node("a"), None, 1)]).await.unwrap();
+    assert!(
+        matches!(answer(&mut watch).await, Some(Signal::Changed(_))),
+        "nobody is left who knew the other file"
+    );
+}
+
+#[tokio::test]
+async fn a_file_replaced_under_a_leader_never_makes_two() {
+    let file = OneFile::new();
+    let stand = async |name: &str| {
+        let url = format!("sqlite:{}", file.path().display());
+        let ttl = std::time::Duration::from_secs(2);
+        let node = tenure::Node::connect(url).name(name).ttl(ttl).start().await.unwrap();
+        node.candidate("r").await.unwrap()
+    };
+    let (old, elected) = (stand("old").await, std::time::Duration::from_secs(30));
+    let tenure = tokio::time::timeout(elected, old.elected()).await.unwrap().unwrap();
+    replace(&file);
+    let new = stand("new").await;
+    let next = tokio::time::timeout(elected, new.elected()).await.unwrap().unwrap();
+    assert!(!tenure.lead().check(), "the old leader is over when the new one is elected");
+    assert!(next.lead().token() > tenure.lead().token(), "the token rises");
 }
 
 #[tokio::test]

@@ -11,7 +11,7 @@ use futures_util::stream::BoxStream;
 use tenure::clock::{Clock, LeaseClock};
 use tenure::event::What;
 use tenure::store::{Epoch, Key, Kind, SharedStore, Signal, Value, Version, Write};
-use tenure::{Candidate, Name, Node};
+use tenure::{Candidate, Name, Node, Timing};
 
 use super::figures::{Figures, Spread, show};
 use super::metered::{Meter, Metered};
@@ -98,7 +98,7 @@ async fn floor(bench: &Bench) -> Result<Spread, Exit> {
     for round in 0..u128::from(bench.rounds) {
         let write = |kind, expect, version| {
             let put = Some((Version(version), Value::of(&"floor", None)));
-            Write { key: key(kind), expect, put, ring: true }
+            Write { key: key(kind), expect, put, ring: true, witnessed: false }
         };
         let (ring, answer) = (2 * round + 1, 2 * round + 2);
         let started = Instant::now();
@@ -125,7 +125,9 @@ async fn hear(
     let mut expect = None;
     for version in 1.. {
         let put = Some((Version(version), Value::of(&"hear", None)));
-        store.write(namespace, &[Write { key: key.clone(), expect, put, ring: true }]).await?;
+        store
+            .write(namespace, &[Write { key: key.clone(), expect, put, ring: true, witnessed: false }])
+            .await?;
         expect = Some(Version(version));
         if tokio::time::timeout(Duration::from_millis(100), signals.next()).await.is_ok() {
             break;
@@ -262,8 +264,10 @@ impl Drop for Victim {
 /// Leads many roles, says so, and waits to be killed.
 pub(super) async fn play_victim(common: &Common, roles: u32) -> Result<Exit, Exit> {
     use std::io::Write as _;
-    let node =
-        Node::connect(&common.store).namespace(common.namespace.as_str()).name("bench-victim").ttl(TTL);
+    let node = Node::connect(common.store_url())
+        .namespace(common.namespace().as_str())
+        .name("bench-victim")
+        .ttl(TTL);
     let node = node.start().await?;
     let _led = lead_all(&node, "mass", roles).await?;
     let _ = std::io::stdout().write_all(b"!").and_then(|()| std::io::stdout().flush());
@@ -272,9 +276,31 @@ pub(super) async fn play_victim(common: &Common, roles: u32) -> Result<Exit, Exi
     Ok(Exit::Done)
 }
 
-/// `tenure run` killed with −9, until the next command runs.
+/// `tenure run` killed with −9, until the next command runs: by the lease or the kernel, and on disconnect where the
+/// server can tell.
 pub(super) async fn crash(bench: &Bench, figures: &mut Figures) -> Result<(), Exit> {
-    progress("crash fail-over of tenure run");
+    let can = bench.store()?.describe().await?;
+    let timing = Timing::default();
+    let strict = if can.witnesses_death {
+        "median ≤ 50 ms".to_owned()
+    } else {
+        format!("≤ {}", show(micros(timing.ttl + timing.beat + Duration::from_millis(100))))
+    };
+    let what = "kill -9 of tenure run → next command runs";
+    figures.plain(what, crashes(bench, "strict").await?.to_string(), &strict);
+    if can.witnesses_disconnect {
+        let target = format!("≤ {}", show(micros(timing.grace + Duration::from_millis(100))));
+        figures.plain(
+            &format!("{what}, on disconnect"),
+            crashes(bench, "on-disconnect").await?.to_string(),
+            &target,
+        );
+    }
+    Ok(())
+}
+
+async fn crashes(bench: &Bench, takeover: &str) -> Result<Spread, Exit> {
+    progress(&format!("crash fail-over of tenure run, {takeover}"));
     let dir = tempfile::tempdir().map_err(|error| Exit::Failed(error.to_string()))?;
     let start = |node: usize| {
         let script = format!(
@@ -283,12 +309,13 @@ pub(super) async fn crash(bench: &Bench, figures: &mut Figures) -> Result<(), Ex
         );
         let mut command = Command::new("/proc/self/exe");
         command.args(["--store", &bench.url, "--namespace", bench.namespace.as_str(), "run", "--quiet"]);
-        command.args(["--role", "crash", "--node", &format!("bench-run-{node}"), "--", "sh", "-c", &script]);
+        command.args(["--role", &format!("crash-{takeover}"), "--takeover", takeover]);
+        command.args(["--node", &format!("bench-run-{node}"), "--", "sh", "-c", &script]);
         command.stderr(Stdio::null()).spawn().map_err(|error| Exit::Failed(error.to_string()))
     };
     let mut runs = (0..3).map(start).collect::<Result<Vec<Child>, Exit>>()?;
     let operator = tenure::Operator::new(bench.store()?, bench.namespace.clone(), "bench");
-    let role = Name::new("crash").map_err(tenure::Error::from)?;
+    let role = Name::new(format!("crash-{takeover}")).map_err(tenure::Error::from)?;
     let mut spread = Spread::new();
     let (mut token, _) = next_command(dir.path(), 0).await;
     for _ in 0..bench.rounds.min(100) {
@@ -309,8 +336,7 @@ pub(super) async fn crash(bench: &Bench, figures: &mut Figures) -> Result<(), Ex
         let _ = run.kill();
         let _ = run.wait();
     }
-    figures.plain("kill -9 of tenure run → next command runs", spread.to_string(), "median ≤ 50 ms");
-    Ok(())
+    Ok(spread)
 }
 
 /// Waits for a command with a later token; when it began, by the wall clock, as it wrote itself.

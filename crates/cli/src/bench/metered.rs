@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use async_trait::async_trait;
 use futures_util::stream::BoxStream;
 use tenure::store::{
-    Description, Entry, Name, Outcome, Query, SessionId, SharedStore, Signal, Store, StoreError, Witness,
-    Write,
+    Description, Entry, Name, Outcome, Query, SessionId, SharedStore, Signal, Store, StoreError, Takeover,
+    Witness, Write,
 };
 
 /// How much was asked.
@@ -61,16 +61,21 @@ impl Store for Metered {
         self.inner.watch(namespace)
     }
 
-    async fn attest(&self, namespace: &Name, session: SessionId) -> Result<Option<Witness>, StoreError> {
-        self.inner.attest(namespace, session).await
+    async fn attest(
+        &self,
+        namespace: &Name,
+        session: SessionId,
+        takeover: Takeover,
+    ) -> Result<Option<Witness>, StoreError> {
+        self.inner.attest(namespace, session, takeover).await
     }
 
     fn release(&self, namespace: &Name, session: SessionId) {
         self.inner.release(namespace, session);
     }
 
-    fn attend(&self, namespace: &Name, session: SessionId, witness: &str) {
-        self.inner.attend(namespace, session, witness);
+    fn attend(&self, namespace: &Name, session: SessionId, witness: &str, takeover: Takeover) {
+        self.inner.attend(namespace, session, witness, takeover);
     }
 
     fn ignore(&self, namespace: &Name, session: SessionId) {

@@ -34,7 +34,7 @@ pub async fn main(common: &Common, args: &BenchArgs) -> Result<Exit, Exit> {
     }
     let namespace = Name::new(format!("bench-{}", std::process::id())).map_err(tenure::Error::from)?;
     let bench =
-        Bench { url: common.store.clone(), namespace, rounds: args.rounds.max(1), roles: args.roles.max(1) };
+        Bench { url: common.store_url(), namespace, rounds: args.rounds.max(1), roles: args.roles.max(1) };
     let mut figures = Figures::default();
     measure::check(&bench, &mut figures).await?;
     measure::hand_over(&bench, &mut figures).await?;
@@ -52,7 +52,7 @@ pub async fn main(common: &Common, args: &BenchArgs) -> Result<Exit, Exit> {
 impl Bench {
     /// A handle of its own on the store, as another process would have.
     fn store(&self) -> Result<SharedStore, Exit> {
-        Ok(tenure::store::open(&self.url)?)
+        Ok(tenure::store::visit(&self.url)?)
     }
 
     async fn node(&self, name: &str, ttl: Duration) -> Result<Node, Exit> {

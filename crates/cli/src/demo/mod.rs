@@ -12,10 +12,10 @@
 
 mod board;
 mod cast;
+mod keys;
 mod member;
 mod nemesis;
 mod report;
-mod screen;
 mod stage;
 mod timeline;
 mod verdict;

@@ -13,13 +13,14 @@ use tokio::time::{Interval, MissedTickBehavior, interval};
 
 use super::board::{self, View};
 use super::cast::{self, Cast, News};
+use super::keys::{self, Wish};
 use super::nemesis::{Act, Nemesis};
-use super::screen::{Screen, Wish};
 use super::verdict::Verdict;
 use super::witness::{Reading, Witness};
 use super::world::{Happening, Health, World};
 use super::{SCHEDULER, roles, timing};
 use crate::exit::Exit;
+use crate::output::screen::Screen;
 use crate::process::clock::lease_now;
 
 /// How often the board is drawn, and chores are looked at.
@@ -56,8 +57,9 @@ pub(super) async fn play(nodes: u8, lasts: Option<Duration>, board: bool) -> Res
     ended.map(|whole| stage.verdict.exit(whole))
 }
 
-fn take_screen() -> Result<Screen, Exit> {
-    Screen::take().map_err(|error| Exit::Failed(format!("no board on this terminal: {error}; try --no-tty")))
+fn take_screen() -> Result<Screen<Wish>, Exit> {
+    Screen::take(keys::meaning)
+        .map_err(|error| Exit::Failed(format!("no board on this terminal: {error}; try --no-tty")))
 }
 
 /// What is to be done later.
@@ -121,7 +123,7 @@ impl Stage {
     }
 
     /// True if it was not cut short.
-    async fn run(&mut self, mut screen: Option<Screen>) -> Result<bool, Exit> {
+    async fn run(&mut self, mut screen: Option<Screen<Wish>>) -> Result<bool, Exit> {
         self.plain = screen.is_none().then(|| (String::new(), true));
         for node in self.world.players.iter().map(|player| player.name.clone()).collect::<Vec<_>>() {
             self.start(&node)?;
@@ -149,7 +151,7 @@ impl Stage {
         &mut self,
         ticks: &mut Interval,
         signals: &mut Signals,
-        screen: Option<&mut Screen>,
+        screen: Option<&mut Screen<Wish>>,
     ) -> Next {
         let wish = async {
             match screen {
@@ -338,14 +340,14 @@ impl Stage {
         Ok(())
     }
 
-    fn draw(&self, screen: Option<&mut Screen>) -> Result<(), Exit> {
+    fn draw(&self, screen: Option<&mut Screen<Wish>>) -> Result<(), Exit> {
         let Some(screen) = screen else { return Ok(()) };
         let view = View {
             world: &self.world,
             verdict: &self.verdict,
             now: lease_now(),
             resting: self.nemesis.resting,
-            colour: board::colour_wanted(),
+            colour: crate::output::paint::colour_wanted(),
         };
         let drawn = screen.terminal.draw(|frame| board::draw(frame, &view));
         drawn.map(|_| ()).map_err(|error| Exit::Failed(format!("the board could not be drawn: {error}")))

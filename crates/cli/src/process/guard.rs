@@ -56,7 +56,7 @@ pub enum GuardError {
 ///
 /// While a guard lives, this process adopts the orphans of its descendants, and if the watchdog is lost it
 /// kills every child that this process did not have before the launch: it must have no other children of its
-/// own.
+/// own. Other guards are the exception: they live beside each other, and die with one that was lost before them.
 #[derive(Debug)]
 pub struct Guard {
     line: Line,

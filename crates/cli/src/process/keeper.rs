@@ -328,10 +328,14 @@ impl Keeper {
             let mut fds = [PollFd::new(&handle, PollFlags::IN)];
             let _ = poll(&mut fds, Some(&timespec(patience(&options))));
         }
-        // Not reaped yet, so the pid is still its own.
-        let _ = watchdog.kill();
-        let _ = watchdog.wait();
-        tree::exterminate(spare);
+        let left = asked && matches!(watchdog.try_wait(), Ok(Some(status)) if status.success());
+        if !left {
+            // Not reaped yet, so the pid is still its own.
+            let _ = watchdog.kill();
+            let _ = watchdog.wait();
+            // One that left as it should has seen everything below it dead; other guards have theirs here too.
+            tree::exterminate(spare);
+        }
         if let Some(job) = job {
             let _ = job.ended.send(Ended::LOST);
         }

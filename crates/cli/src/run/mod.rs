@@ -21,8 +21,9 @@ use tokio::time::{Instant, sleep, sleep_until};
 use crate::args::{Common, Restart, RunArgs};
 use crate::exit::Exit;
 use crate::process::{self, Command, Ended, Guard, GuardError, GuardOptions};
-use signals::{Heard, Signals};
-use supervise::{Outcome, lease_deadline};
+use signals::Heard;
+pub(crate) use signals::Signals;
+pub(crate) use supervise::{Drains, Outcome, lease_deadline, supervise};
 
 /// Runs the verb.
 ///
@@ -31,14 +32,14 @@ use supervise::{Outcome, lease_deadline};
 pub async fn main(common: Common, args: RunArgs) -> Result<Exit, Exit> {
     let timing = Timing::new(&args.timing.settings()).map_err(tenure::Error::from)?;
     let signals = Signals::new().map_err(|error| Exit::Failed(format!("signals: {error}")))?;
-    if common.store.starts_with("memory:") {
+    if common.store_url().starts_with("memory:") {
         let why = "memory: lives within one process, so that every copy would lead; name a store that all can reach";
         return Err(Exit::Usage(why.to_owned()));
     }
-    let store = tenure::store::open(&common.store)?;
+    let store = tenure::store::open(&common.store_url())?;
     let guard = launch(&timing).await?;
     let name = args.node.as_ref().map_or_else(tenure::default_name, ToString::to_string);
-    let mut node = Node::with_store(store).namespace(common.namespace.as_str()).name(name);
+    let mut node = Node::with_store(store).namespace(common.namespace().as_str()).name(name);
     for (key, value) in &args.label {
         node = node.label(key, value);
     }
@@ -165,7 +166,7 @@ impl Runner {
             }
         };
         tracing::info!(role = %self.args.role, token = %tenure.token(), pid = child.pid(), "the command runs");
-        let outcome = supervise::supervise(child, &tenure, &mut self.signals, self.args.drain).await;
+        let outcome = supervise(child, &tenure, &mut self.signals, self.args.drain, Drains::Here).await;
         self.resign(tenure, &outcome);
         if let Outcome::Ended(Ended { exit: process::Exit::WatchdogLost, .. }) = outcome {
             self.guard = launch(&self.timing).await?;

@@ -16,7 +16,7 @@ pub(super) enum Heard {
 }
 
 /// Every signal that can be passed on.
-pub(super) struct Signals {
+pub(crate) struct Signals {
     stream: SelectAll<BoxStream<'static, u8>>,
 }
 
@@ -46,6 +46,13 @@ impl Signals {
             stream.push(signals.boxed());
         }
         Ok(Self { stream })
+    }
+
+    /// No signals at all; but "stop" when that comes.
+    pub(crate) fn when(stop: impl Future<Output = ()> + Send + 'static) -> Self {
+        let mut stream = SelectAll::new();
+        stream.push(futures_util::stream::once(async move { (stop.await, TERM).1 }).boxed());
+        Self { stream }
     }
 
     /// The next signal. Cancel-safe.

@@ -9,7 +9,7 @@ use crate::process::clock::lease_now;
 use crate::process::{Child, Ended};
 
 /// Why a command does not run any more. Nothing of it is left.
-pub(super) enum Outcome {
+pub(crate) enum Outcome {
     /// It ended by itself.
     Ended(Ended),
     /// It was ended because leadership was lost or given up.
@@ -26,12 +26,22 @@ enum Plan {
     Exit,
 }
 
+/// Who stops a command when its role is to be given up calmly. When the lease runs out, the watchdog does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Drains {
+    /// This supervision, at once.
+    Here,
+    /// Somebody else, who knows how long it may go on, and says so by a signal.
+    Elsewhere,
+}
+
 /// Stays with the command until nothing of it is left.
-pub(super) async fn supervise(
+pub(crate) async fn supervise(
     mut child: Child,
     lead: &Lead,
     signals: &mut Signals,
     drain: Duration,
+    drains: Drains,
 ) -> Outcome {
     let mut deadlines = lead.deadlines();
     let mut plan = Plan::Run;
@@ -55,7 +65,7 @@ pub(super) async fn supervise(
                     stop(&child, signal, drain);
                 }
             },
-            (reason, forced) = lead.ended(), if plan == Plan::Run => {
+            (reason, forced) = lead.ended(), if plan == Plan::Run && drains == Drains::Here => {
                 why = format!("leadership of {} was lost: {reason}", lead.role());
                 plan = Plan::GiveUp;
                 // If the lease runs out, the watchdog knows when to do what.
@@ -93,7 +103,7 @@ fn kill(child: &mut Child) -> bool {
 }
 
 /// When the lease ends, on the clock that the watchdog reads too.
-pub(super) fn lease_deadline(lead: &Lead) -> u64 {
+pub(crate) fn lease_deadline(lead: &Lead) -> u64 {
     let now = lease_now();
     now.saturating_add(u64::try_from(lead.remaining().as_nanos()).unwrap_or(u64::MAX))
 }

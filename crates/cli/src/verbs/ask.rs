@@ -1,12 +1,13 @@
-//! `tenure transfer`, `step-down`, `pause` and `resume`: asking, waiting until it is done, and saying what came of it.
+//! `tenure transfer`, `step-down`, `pause`, `resume`, `pin`, `drain` and `eligible`: asking, waiting until it is done, and saying what came of it.
 
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
 use tenure::operator::{RoleReport, RoleState, Snapshot};
-use tenure::{Error, Leader, Name, Operator, Token};
+use tenure::{Leader, Name, Token};
 
-use crate::args::{AskArgs, Common, TransferArgs};
+use super::source::Source;
+use crate::args::{AskArgs, Common, DrainArgs, EligibleArgs, PinArgs, Switch, TransferArgs};
 use crate::exit::Exit;
 use crate::output::{self, tame, time};
 
@@ -16,10 +17,13 @@ use crate::output::{self, tame, time};
 /// If the store cannot be used, or the node cannot or did not take the role.
 pub async fn transfer(common: &Common, args: &TransferArgs) -> Result<Exit, Exit> {
     let asked = Asked::begin(common, &args.role).await?;
-    let operator = &asked.operator;
-    let taking = operator.transfer(&args.role, &args.to, &args.why, args.wait, args.wait);
-    let leader =
-        asked.unless_interrupted(taking).await?.map_err(|error| asked.explain(error, Some(&args.to)))?;
+    asked.check_target(&args.to)?;
+    if let Some(at) = &args.at {
+        let done = asked.source.transfer_at(&args.role, &args.to, &args.why, args.wait, at).await?;
+        return asked.tell_state(common, true, "scheduled", asked.before.leader.as_ref(), &done);
+    }
+    let taking = asked.source.transfer(&args.role, &args.to, &args.why, args.wait);
+    let leader = asked.unless_interrupted(taking).await??;
     let changed = asked.before.token != leader.token;
     let text = match (changed, &asked.before.leader) {
         (true, Some(former)) => format!("{} leads {} now, after {former}", leader.node, args.role),
@@ -35,8 +39,8 @@ pub async fn transfer(common: &Common, args: &TransferArgs) -> Result<Exit, Exit
 /// If the store cannot be used, or nobody led or leads.
 pub async fn step_down(common: &Common, args: &AskArgs) -> Result<Exit, Exit> {
     let asked = Asked::begin(common, &args.role).await?;
-    let taking = asked.operator.step_down(&args.role, &args.why, args.wait);
-    let leader = asked.unless_interrupted(taking).await?.map_err(|error| asked.explain(error, None))?;
+    let taking = asked.source.step_down(&args.role, &args.why, args.wait);
+    let leader = asked.unless_interrupted(taking).await??;
     let text = match &asked.before.leader {
         Some(former) if *former == leader.node => {
             format!("{former} stepped down and leads {} again: nobody else took it", args.role)
@@ -54,11 +58,9 @@ pub async fn step_down(common: &Common, args: &AskArgs) -> Result<Exit, Exit> {
 pub async fn pause(common: &Common, args: &AskArgs) -> Result<Exit, Exit> {
     let asked = Asked::begin(common, &args.role).await?;
     let role = &args.role;
-    let still = asked.operator.pause(role, &args.why, args.wait).await;
-    if let Some(leader) = still.map_err(|error| asked.explain(error, None))? {
+    if let Some(leader) = asked.source.pause(role, &args.why, args.wait).await? {
         let waited = time::span(args.wait);
-        let silent =
-            asked.operator.snapshot().await?.role(role).is_some_and(|r| r.state == RoleState::Silent);
+        let silent = asked.source.snapshot().await?.role(role).is_some_and(|r| r.state == RoleState::Silent);
         return Err(Exit::No(if silent {
             format!(
                 "{role} is paused, but its leader {leader} is silent, and was not replaced within {waited}"
@@ -85,8 +87,7 @@ pub async fn pause(common: &Common, args: &AskArgs) -> Result<Exit, Exit> {
 pub async fn resume(common: &Common, args: &AskArgs) -> Result<Exit, Exit> {
     let asked = Asked::begin(common, &args.role).await?;
     let role = &args.role;
-    let resumed = asked.operator.resume(role).await;
-    if !resumed.map_err(|error| asked.explain(error, None))? {
+    if !asked.source.resume(role, &args.why).await? {
         let leader = asked.before.leader.clone();
         return asked.tell_state(
             common,
@@ -111,9 +112,67 @@ pub async fn resume(common: &Common, args: &AskArgs) -> Result<Exit, Exit> {
     asked.tell_state(common, true, "resumed", report.leader.as_ref(), &text)
 }
 
+/// Ties a role to a node, or unties it.
+///
+/// # Errors
+/// If the store cannot be used.
+pub async fn pin(common: &Common, args: &PinArgs) -> Result<Exit, Exit> {
+    let source = Source::of(common).await?;
+    source.pin(&args.role, args.to.as_ref(), &args.why).await?;
+    let text = match &args.to {
+        Some(node) => format!("{} is tied to {node}; `tenure pin {0}` unties it", args.role),
+        None => format!("{} is not tied to a node", args.role),
+    };
+    told(common, &text)
+}
+
+/// Makes a node give up its roles and stand for none, or lets it stand again.
+///
+/// # Errors
+/// If the store cannot be used, or there is no such node.
+pub async fn drain(common: &Common, args: &DrainArgs) -> Result<Exit, Exit> {
+    let source = Source::of(common).await?;
+    let node = &args.node;
+    if source.snapshot().await?.node(node).is_none() {
+        return Err(Exit::No(format!("there is no node {node}; `tenure nodes` lists those there are")));
+    }
+    source.drain(node, !args.undo, &args.why).await?;
+    told(
+        common,
+        &match args.undo {
+            false => format!(
+                "{node} gives its roles up and stands for none; `tenure drain {node} --undo` lets it again"
+            ),
+            true => format!("{node} stands again"),
+        },
+    )
+}
+
+/// Makes an agent's node claim a role, or only follow.
+///
+/// # Errors
+/// If no agent can be asked, or it does not stand for the role.
+pub async fn eligible(common: &Common, args: &EligibleArgs) -> Result<Exit, Exit> {
+    let source = Source::of(common).await?;
+    told(common, &source.eligible(&args.role, args.eligible == Switch::On, &args.why).await?)
+}
+
+fn told(common: &Common, text: &str) -> Result<Exit, Exit> {
+    #[derive(Serialize)]
+    struct Told<'a> {
+        done: &'a str,
+    }
+    if common.is_json() {
+        output::json(&Told { done: text })?;
+    } else {
+        output::print(text)?;
+    }
+    Ok(Exit::Done)
+}
+
 /// A role about which something is asked.
 struct Asked {
-    operator: Operator,
+    source: Source,
     snapshot: Snapshot,
     before: RoleReport,
     started: Instant,
@@ -144,11 +203,11 @@ struct Ordered<'a> {
 impl Asked {
     async fn begin(common: &Common, role: &Name) -> Result<Self, Exit> {
         let started = Instant::now();
-        let operator = super::operator(common)?;
-        let snapshot = operator.snapshot().await?;
+        let source = Source::of(common).await?;
+        let snapshot = source.snapshot().await?;
         match snapshot.role(role).cloned() {
-            Some(before) => Ok(Self { operator, snapshot, before, started }),
-            None => Err(super::no_such_role(&operator, &snapshot, role)),
+            Some(before) => Ok(Self { source, snapshot, before, started }),
+            None => Err(super::no_such_role(&source, &snapshot, role)),
         }
     }
 
@@ -158,7 +217,7 @@ impl Asked {
             answer = asking => Ok(answer),
             _ = tokio::signal::ctrl_c() => {
                 let role = &self.before.role;
-                let withdrawn = self.operator.withdraw_request(role).await?;
+                let withdrawn = self.source.withdraw_request(role).await?;
                 Err(Exit::No(if withdrawn {
                     format!("interrupted; the request about {role} was withdrawn")
                 } else {
@@ -168,29 +227,30 @@ impl Asked {
         }
     }
 
-    /// Adds what the library cannot know: which node may have been meant.
-    fn explain(&self, error: Error, to: Option<&Name>) -> Exit {
-        let unknown = to.filter(|to| self.snapshot.node(to).is_none());
-        let names = self.snapshot.nodes.iter().map(|node| node.node.as_str());
-        let meant = unknown.and_then(|to| super::nearest::nearest(to.as_str(), names));
-        match (&error, meant) {
-            (Error::NoTarget { node, role, .. }, Some(meant)) => {
-                Exit::No(format!("{node} cannot take {role}: there is no such node; did you mean {meant}?"))
-            }
-            _ => error.into(),
+    /// Says which node may have been meant, which the library cannot know.
+    fn check_target(&self, to: &Name) -> Result<(), Exit> {
+        if self.snapshot.node(to).is_some() {
+            return Ok(());
+        }
+        let (role, names) = (&self.before.role, self.snapshot.nodes.iter().map(|node| node.node.as_str()));
+        match super::nearest::nearest(to.as_str(), names) {
+            Some(meant) => Err(Exit::No(format!(
+                "{to} cannot take {role}: there is no such node; did you mean {meant}?"
+            ))),
+            None => Ok(()),
         }
     }
 
     /// A role that somebody stands for has a leader soon.
     async fn wait_for_leader(&self, limit: Duration) -> Result<RoleReport, Exit> {
-        let mut changes = self.operator.changes(Duration::from_millis(250));
+        let pause = Duration::from_millis(100);
         loop {
-            let snapshot = self.operator.snapshot().await?;
+            let snapshot = self.source.snapshot().await?;
             let report = snapshot.role(&self.before.role).cloned().unwrap_or_else(|| self.before.clone());
             if report.leader.is_some() || report.candidates.is_empty() || self.started.elapsed() >= limit {
                 return Ok(report);
             }
-            let _ = futures_util::StreamExt::next(&mut changes).await;
+            tokio::time::sleep(pause).await;
         }
     }
 

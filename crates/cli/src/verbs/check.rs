@@ -38,6 +38,8 @@ struct Document {
 #[derive(Serialize)]
 struct Settings {
     ttl_ms: f64,
+    takeover: tenure::Takeover,
+    grace_ms: Option<f64>,
     beat_ms: f64,
     op_timeout_ms: f64,
     stop_grace_ms: f64,
@@ -48,6 +50,7 @@ struct Settings {
 #[derive(Serialize)]
 struct BoundsView {
     crash_ms: f64,
+    disconnect_ms: Option<f64>,
     hand_over_ms: f64,
     in_doubt_ms: f64,
     stop_ms: f64,
@@ -58,10 +61,13 @@ struct BoundsView {
 
 impl Document {
     fn of(timing: &Timing) -> Self {
-        let Bounds { crash, in_doubt, cancel, deadline, operations_per_minute, .. } = timing.bounds();
+        let Bounds { crash, disconnect, in_doubt, cancel, deadline, operations_per_minute, .. } =
+            timing.bounds();
         Self {
             settings: Settings {
                 ttl_ms: millis(timing.ttl),
+                takeover: timing.takeover,
+                grace_ms: disconnect.map(|_| millis(timing.grace)),
                 beat_ms: millis(timing.beat),
                 op_timeout_ms: millis(timing.op_timeout),
                 stop_grace_ms: millis(timing.stop_grace),
@@ -70,6 +76,7 @@ impl Document {
             },
             bounds: BoundsView {
                 crash_ms: millis(crash),
+                disconnect_ms: disconnect.map(millis),
                 hand_over_ms: millis(timing.beat + AFTER_A_BEAT),
                 in_doubt_ms: millis(in_doubt),
                 stop_ms: millis(cancel),
@@ -91,6 +98,9 @@ fn pretty(timing: &Timing) -> String {
     let heading = |text: &str| Tone::Strong.paint(text);
     let mut text = heading("These settings fit together");
     let percent = f64::from(timing.rate_error_ppm) / 10_000.0;
+    let on_disconnect = bounds.disconnect.map(|_| {
+        ("grace", span(timing.grace), "how long a dropped connection is forgiven, where the store can tell")
+    });
     for (name, value, meaning) in [
         ("ttl", span(timing.ttl), "how long a leader that falls silent keeps its roles"),
         ("beat", span(timing.beat), "how often the session is renewed and looked at"),
@@ -102,11 +112,17 @@ fn pretty(timing: &Timing) -> String {
             "how long before its deadline what has not stopped is killed",
         ),
         ("clock error", format!("{percent}%"), "what each node allows for its own clock"),
-    ] {
+    ]
+    .into_iter()
+    .chain(on_disconnect)
+    {
         let _ = write!(text, "\n  {name:<12} {value:>7}   {}", Tone::Faint.paint(meaning));
     }
     let _ = write!(text, "\n\n{}", heading("What follows from them"));
     let kill = bounds.deadline.saturating_sub(timing.kill_slack);
+    let disconnected = bounds.disconnect.map(|within| {
+        ("one whose connection drops, within", span(within), "where the store can tell: see tenure doctor")
+    });
     for (what, value, note) in [
         (
             "a crashed leader is replaced within",
@@ -128,7 +144,10 @@ fn pretty(timing: &Timing) -> String {
             bounds.operations_per_minute.to_string(),
             "of each node, for any number of roles",
         ),
-    ] {
+    ]
+    .into_iter()
+    .chain(disconnected)
+    {
         let line = format!(
             "\n  {what:<37} {value:>7}   {}",
             if note.is_empty() { String::new() } else { Tone::Faint.paint(note) }

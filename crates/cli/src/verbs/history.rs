@@ -17,12 +17,12 @@ use crate::output::{self, width};
 /// # Errors
 /// If the store cannot be used, or there is no such role.
 pub async fn main(common: &Common, args: &HistoryArgs) -> Result<Exit, Exit> {
-    let operator = super::operator(common)?;
-    let books = operator.history(args.role.as_ref()).await?;
+    let source = super::source::Source::of(common).await?;
+    let books = source.history(args.role.as_ref()).await?;
     if let Some(role) = args.role.as_ref().filter(|role| !books.contains_key(role)) {
-        let snapshot = operator.snapshot().await?;
+        let snapshot = source.snapshot().await?;
         if snapshot.role(role).is_none() {
-            return Err(super::no_such_role(&operator, &snapshot, role));
+            return Err(super::no_such_role(&source, &snapshot, role));
         }
     }
     let mut tenures: Vec<View<'_>> =
@@ -35,7 +35,7 @@ pub async fn main(common: &Common, args: &HistoryArgs) -> Result<Exit, Exit> {
             "Nobody has led {role} yet; `tenure status {role}` shows who stands for it."
         ))?;
     } else if tenures.is_empty() {
-        output::print(&super::nobody_yet(&operator))?;
+        output::print(&super::nobody_yet(&source))?;
     } else {
         output::print(&pretty(&tenures))?;
     }

@@ -1,19 +1,27 @@
-//! The operator verbs: each reads or asks through [`tenure::Operator`] and prints what came of it.
+//! The operator verbs: each reads or asks a store or an agent ([`source`]), and prints what came of it.
 
 pub mod ask;
+pub mod audit;
 pub mod check;
 pub mod doctor;
 pub mod history;
 pub mod nodes;
+pub mod peers;
+pub mod schema;
 pub mod shell;
+pub mod source;
 pub mod status;
+pub mod task;
+pub mod top;
 pub mod watch;
 
-mod nearest;
+pub(crate) mod nearest;
 
 use serde::Serialize;
 use tenure::operator::{Order, Snapshot};
 use tenure::{Name, Operator};
+
+use source::Source;
 
 use crate::args::Common;
 use crate::exit::Exit;
@@ -21,21 +29,21 @@ use crate::output::time::Stamp;
 
 /// Opens the store that was named.
 pub(crate) fn operator(common: &Common) -> Result<Operator, Exit> {
-    let store = tenure::store::open(&common.store)?;
-    Ok(Operator::new(store, common.namespace.clone(), whoami()))
+    let store = tenure::store::visit(&common.store_url())?;
+    Ok(Operator::new(store, common.namespace(), whoami()))
 }
 
 /// Who asks: `user@host`.
-fn whoami() -> String {
+pub(crate) fn whoami() -> String {
     let named = ["USER", "LOGNAME"].into_iter().filter_map(|name| std::env::var(name).ok());
-    let named = named.chain(account()).find(|name| !name.is_empty());
+    let named = named.chain(account(rustix::process::getuid().as_raw())).find(|name| !name.is_empty());
     let user = named.unwrap_or_else(|| format!("uid {}", rustix::process::getuid().as_raw()));
     format!("{user}@{}", rustix::system::uname().nodename().to_string_lossy())
 }
 
-/// The name of this user's account, where the machine itself knows it.
-fn account() -> Option<String> {
-    let uid = rustix::process::getuid().as_raw().to_string();
+/// The name of a user's account, where the machine itself knows it.
+pub(crate) fn account(user: u32) -> Option<String> {
+    let uid = user.to_string();
     let accounts = std::fs::read_to_string("/etc/passwd").ok()?;
     let mut fields = accounts.lines().map(|line| line.split(':'));
     fields.find_map(|mut line| {
@@ -59,21 +67,21 @@ impl<'a> From<&'a Order> for OrderView<'a> {
 }
 
 /// What to do where nothing has happened yet.
-fn nobody_yet(operator: &Operator) -> String {
+fn nobody_yet(source: &Source) -> String {
     format!(
         "Nobody has stood for a role in namespace {} of {} yet.\n\n\
          \x20 tenure run --role scheduler -- COMMAND   runs a command only while it leads\n\
          \x20 tenure demo                              shows how that goes",
-        operator.namespace(),
-        operator.store()
+        source.namespace(),
+        source.place()
     )
 }
 
 /// No such role, and which one may have been meant.
-fn no_such_role(operator: &Operator, snapshot: &Snapshot, role: &Name) -> Exit {
+fn no_such_role(source: &Source, snapshot: &Snapshot, role: &Name) -> Exit {
     let names = snapshot.roles.iter().map(|report| report.role.as_str());
     let meant = nearest::nearest(role.as_str(), names);
-    let namespace = operator.namespace();
+    let namespace = source.namespace();
     Exit::No(match meant {
         Some(meant) => format!("there is no role {role} in namespace {namespace}; did you mean {meant}?"),
         None => {

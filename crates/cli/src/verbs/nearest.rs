@@ -1,7 +1,7 @@
 //! Which name may have been meant.
 
 /// The known name that is nearest to what was typed, if one is close by.
-pub(super) fn nearest<'a>(typed: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+pub(crate) fn nearest<'a>(typed: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let lower = typed.to_ascii_lowercase();
     let near = |name: &&str| distance(&lower, &name.to_ascii_lowercase());
     let limit = (typed.len() / 3).max(1);

@@ -19,17 +19,17 @@ use crate::output::{self, width};
 /// # Errors
 /// If the store cannot be used.
 pub async fn main(common: &Common) -> Result<Exit, Exit> {
-    let operator = super::operator(common)?;
-    let snapshot = operator.snapshot().await?;
+    let source = super::source::Source::of(common).await?;
+    let snapshot = source.snapshot().await?;
     if common.is_json() {
         output::json(&Document { nodes: snapshot.nodes.iter().map(View::of).collect() })?;
     } else if snapshot.nodes.is_empty() && snapshot.roles.is_empty() {
-        output::print(&super::nobody_yet(&operator))?;
+        output::print(&super::nobody_yet(&source))?;
     } else if snapshot.nodes.is_empty() {
         output::print(&format!(
             "No node takes part in namespace {} of {} now; `tenure history` shows who did.",
-            operator.namespace(),
-            operator.store()
+            source.namespace(),
+            source.place()
         ))?;
     } else {
         output::print(&pretty(&snapshot.nodes))?;

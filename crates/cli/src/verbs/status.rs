@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use serde::Serialize;
 use tenure::operator::{RoleReport, RoleState, Snapshot};
-use tenure::{Name, Operator, Token};
+use tenure::{Name, Token};
 
 use super::OrderView;
+use super::source::Source;
 use crate::args::{Common, StatusArgs};
 use crate::exit::Exit;
 use crate::output::table::{Cell, Column, Table, Tone};
@@ -18,31 +19,31 @@ use crate::output::{self, tame, width};
 /// # Errors
 /// If the store cannot be used.
 pub async fn main(common: &Common, args: &StatusArgs) -> Result<Exit, Exit> {
-    let operator = super::operator(common)?;
-    let snapshot = operator.snapshot().await?;
+    let source = Source::of(common).await?;
+    let snapshot = source.snapshot().await?;
     let wanted = |report: &&RoleReport| args.roles.is_empty() || args.roles.contains(&report.role);
     let roles: Vec<&RoleReport> = snapshot.roles.iter().filter(wanted).collect();
     if common.is_json() {
         let roles = roles.iter().map(|report| View::of(report)).collect();
         output::json(&Document { roles })?;
     } else if snapshot.roles.is_empty() {
-        output::print(&super::nobody_yet(&operator))?;
+        output::print(&super::nobody_yet(&source))?;
     } else if !roles.is_empty() {
         output::print(&pretty(&roles))?;
     }
-    Ok(verdict(&operator, &snapshot, &roles, args))
+    Ok(verdict(&source, &snapshot, &roles, args))
 }
 
 /// A role that does not exist is never fine; one without a leader that beats is not when one is required.
-fn verdict(operator: &Operator, snapshot: &Snapshot, roles: &[&RoleReport], args: &StatusArgs) -> Exit {
+fn verdict(source: &Source, snapshot: &Snapshot, roles: &[&RoleReport], args: &StatusArgs) -> Exit {
     if let Some(missing) = args.roles.iter().find(|role| snapshot.role(role).is_none()) {
-        return super::no_such_role(operator, snapshot, missing);
+        return super::no_such_role(source, snapshot, missing);
     }
     if !args.require_leader {
         return Exit::Done;
     }
     if roles.is_empty() {
-        return Exit::No(format!("there is no role in namespace {}", operator.namespace()));
+        return Exit::No(format!("there is no role in namespace {}", source.namespace()));
     }
     let without: Vec<&&RoleReport> = roles.iter().filter(|report| report.state != RoleState::Led).collect();
     let Some(first) = without.first() else { return Exit::Done };

@@ -1,14 +1,13 @@
 //! `tenure watch`: a line whenever something changes.
 
 use std::io::IsTerminal;
-use std::time::Duration;
 
 use serde::Serialize;
-use tenure::operator::{Change, Watch};
-use tenure::store::Retry;
-use tenure::{Error, Name, Reason};
+use tenure::operator::Change;
+use tenure::{Name, Reason};
 use tokio::signal::unix::{SignalKind, signal};
 
+use super::source::Source;
 use crate::args::{Common, WatchArgs};
 use crate::exit::Exit;
 use crate::output::table::Tone;
@@ -31,16 +30,16 @@ pub async fn main(common: &Common, args: &WatchArgs) -> Result<Exit, Exit> {
 }
 
 async fn follow(common: &Common, args: &WatchArgs) -> Result<Exit, Exit> {
-    let operator = super::operator(common)?;
-    let mut watch = operator.watch().await?;
+    let source = Source::of(common).await?;
+    let mut watch = source.watch().await?;
     if !common.is_json() && std::io::stdout().is_terminal() {
         let hello =
-            format!("Watching namespace {} of {}; Ctrl-C ends it.", operator.namespace(), operator.store());
+            format!("Watching namespace {} of {}; Ctrl-C ends it.", source.namespace(), source.place());
         output::print(&Tone::Faint.paint(&hello))?;
     }
     let mut left = args.count.unwrap_or(u64::MAX);
     while left > 0 {
-        for change in next(&mut watch).await?.iter().filter(|change| wanted(change, &args.roles)) {
+        for change in watch.next().await?.iter().filter(|change| wanted(change, &args.roles)) {
             let at = Stamp::now();
             let text = if common.is_json() { ndjson(at, change) } else { pretty(at, change) };
             left -= 1;
@@ -50,22 +49,6 @@ async fn follow(common: &Common, args: &WatchArgs) -> Result<Exit, Exit> {
         }
     }
     Ok(Exit::Done)
-}
-
-/// A store that fails for a moment is waited for.
-async fn next(watch: &mut Watch) -> Result<Vec<Change>, Exit> {
-    let mut told = false;
-    loop {
-        match watch.next().await {
-            Err(Error::Store(error)) if error.retry() == Retry::Soon => {
-                if !std::mem::replace(&mut told, true) {
-                    anstream::eprintln!("tenure: {error}; trying again");
-                }
-                tokio::time::sleep(Duration::from_secs(1)).await;
-            }
-            answered => return Ok(answered?),
-        }
-    }
 }
 
 /// With roles named, only what is about them.
@@ -93,7 +76,7 @@ fn pretty(at: Stamp, change: &Change) -> String {
 }
 
 /// What it is about, how it is to be taken, and what it says.
-fn sentence(change: &Change) -> (String, Tone, String) {
+pub(super) fn sentence(change: &Change) -> (String, Tone, String) {
     let because = |reason: &Option<Reason>| match reason {
         // That a free role is taken needs no explanation.
         None | Some(Reason::First | Reason::Vacant) => String::new(),

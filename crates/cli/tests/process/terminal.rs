@@ -20,7 +20,7 @@ impl Typist {
     fn new() -> Self {
         let mut command = Command::new("script");
         command
-            .args(["-qec", "exec \"$ACTOR\" --exact actor --nocapture", "/dev/null"])
+            .args(["-qec", "exec env --default-signal \"$ACTOR\" --exact actor --nocapture", "/dev/null"])
             .env("ACTOR", actor());
         command
             .env("TENURE_TEST_ACTOR", "elector")

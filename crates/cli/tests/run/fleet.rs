@@ -10,9 +10,10 @@ use tempfile::TempDir;
 /// Anything that happens at all has happened by then; nothing is judged by it.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A directory with a store in it.
+/// A directory, with a store in it if there is none elsewhere.
 pub(crate) struct Place {
     dir: TempDir,
+    store: String,
 }
 
 /// A process that is killed when the test is over.
@@ -22,7 +23,14 @@ pub(crate) struct Process {
 
 impl Place {
     pub(crate) fn new() -> Self {
-        Self { dir: TempDir::with_prefix("tenure-run-").expect("a temporary directory") }
+        let mut place = Self::on(String::new());
+        place.store = format!("sqlite:{}", place.file("tenure.db").display());
+        place
+    }
+
+    /// The store is elsewhere.
+    pub(crate) fn on(store: String) -> Self {
+        Self { dir: TempDir::with_prefix("tenure-run-").expect("a temporary directory"), store }
     }
 
     pub(crate) fn path(&self) -> &Path {
@@ -37,7 +45,7 @@ impl Place {
     pub(crate) fn tenure(&self) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_tenure"));
         command.env_remove("TENURE_STORE").env("TENURE_LOG", "info");
-        command.arg("--store").arg(format!("sqlite:{}", self.file("tenure.db").display()));
+        command.arg("--store").arg(&self.store);
         command
     }
 

@@ -12,42 +12,47 @@ use tenure_testkit::witness;
 use crate::fleet::{Place, Process, wait_until};
 
 const NODES: [&str; 3] = ["a", "b", "c"];
-const TTL: &str = "1s";
+const TIMES: &[&str] = &["--ttl", "1s"];
 
 /// Every round does one kind of harm to the leader. The full count is for `./test --long`.
 fn rounds() -> usize {
     if std::env::var_os("TENURE_LONG").is_some() { 200 } else { 24 }
 }
 
-struct World {
-    place: Place,
-    nodes: BTreeMap<&'static str, Process>,
+pub(crate) struct World {
+    pub(crate) place: Place,
+    pub(crate) nodes: BTreeMap<&'static str, Process>,
+    times: &'static [&'static str],
 }
 
 /// A command that is running: who leads.
 #[derive(Debug, Clone)]
-struct Leader {
-    node: &'static str,
-    token: u64,
-    command: Pid,
+pub(crate) struct Leader {
+    pub(crate) node: &'static str,
+    pub(crate) token: u64,
+    pub(crate) command: Pid,
 }
 
 impl World {
     fn new() -> Self {
-        let mut world = Self { place: Place::new(), nodes: BTreeMap::new() };
+        Self::on(Place::new(), TIMES)
+    }
+
+    pub(crate) fn on(place: Place, times: &'static [&'static str]) -> Self {
+        let mut world = Self { place, nodes: BTreeMap::new(), times };
         for node in NODES {
             world.start(node);
         }
         world
     }
 
-    fn start(&mut self, node: &'static str) {
-        let process = self.place.worker(node, &["--ttl", TTL]);
+    pub(crate) fn start(&mut self, node: &'static str) {
+        let process = self.place.worker(node, self.times);
         self.nodes.insert(node, process);
     }
 
     /// Waits for a command with a later token than this.
-    fn next_leader(&self, after: u64) -> Leader {
+    pub(crate) fn next_leader(&self, after: u64) -> Leader {
         let files = || std::fs::read_dir(self.place.path()).expect("the directory is there");
         wait_until(&format!("a command with a token after {after}"), || {
             let newest =
@@ -67,7 +72,7 @@ fn stint_of(file: &str) -> Option<(u64, i32)> {
     Some((parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))
 }
 
-fn is_gone(pid: Pid) -> bool {
+pub(crate) fn is_gone(pid: Pid) -> bool {
     test_kill_process(pid).is_err()
 }
 

@@ -1,5 +1,6 @@
 //! `tenure run` as people use it: real processes, real signals, one file.
 
+mod disconnect;
 mod fleet;
 mod harm;
 mod manners;

@@ -69,7 +69,7 @@ async fn a_register_that_nobody_can_read_is_wrong() {
     let (store, namespace, epoch) = place.registers().await;
     let key = Key::Named(epoch, Kind::Node, Name::new("odd").unwrap());
     let put = Some((Version(7), Value::of(&"from the future", None)));
-    let write = Write { key, expect: None, put, ring: false };
+    let write = Write { key, expect: None, put, ring: false, witnessed: false };
     assert!(matches!(store.write(&namespace, &[write]).await.unwrap()[0], Outcome::Applied));
     let ran = place.run(&["doctor"]);
     assert_eq!(ran.code, Some(1));

@@ -134,7 +134,7 @@ impl Place {
                 let version = Version(u128::from(std::process::id()));
                 let key = Key::Session(Epoch(1), tenure::SessionId(1));
                 let put = Some((version, tenure::store::Value::of(&"frozen", None)));
-                let write = Write { key, expect: None, put, ring: false };
+                let write = Write { key, expect: None, put, ring: false, witnessed: false };
                 let written = tokio::time::timeout(FREE, store.write(&namespace, &[write])).await;
                 if matches!(written, Ok(Ok(_))) {
                     return;
@@ -157,8 +157,16 @@ impl Place {
 /// The command without a store of its own.
 pub(crate) fn bare(args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_tenure"));
-    for name in ["TENURE_STORE", "TENURE_NAMESPACE", "TENURE_TTL", "NO_COLOR", "CLICOLOR_FORCE", "TENURE_LOG"]
-    {
+    for name in [
+        "TENURE_STORE",
+        "TENURE_NAMESPACE",
+        "TENURE_TTL",
+        "TENURE_TAKEOVER",
+        "TENURE_GRACE",
+        "NO_COLOR",
+        "CLICOLOR_FORCE",
+        "TENURE_LOG",
+    ] {
         command.env_remove(name);
     }
     command.args(args).stdin(Stdio::null()).env("USER", "tester");

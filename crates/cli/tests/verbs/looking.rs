@@ -47,6 +47,19 @@ fn status_shows_who_leads_and_who_is_next() {
     );
 }
 
+#[test]
+fn top_prints_one_screen_where_there_is_no_terminal() {
+    let place = Place::new();
+    let _a = place.actor("a", &["scheduler"], &[("address", "10.0.0.1:80")]);
+    place.until("scheduler", |role| role["leader"] == "a");
+    let ran = place.run(&["top"]);
+    assert_eq!((ran.code, ran.err.as_str()), (Some(0), ""));
+    let parts =
+        ["tenure top", "1 roles: 1 led", "scheduler", "nodes", "leads 1", "who led scheduler", "token 1"];
+    assert!(parts.iter().all(|part| ran.out.contains(part)), "{}", ran.out);
+    assert_eq!(place.run(&["top", "--once", "--format", "json"]).code, Some(2), "it is for people");
+}
+
 /// The keys are the documented ones, and no more: programs depend on them.
 #[test]
 fn the_json_has_exactly_the_documented_keys() {

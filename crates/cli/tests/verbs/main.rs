@@ -5,5 +5,7 @@ mod asking;
 mod doctor;
 mod kit;
 mod looking;
+mod peers;
+mod schema;
 mod typing;
 mod watching;

@@ -2,20 +2,30 @@
 
 use crate::kit::{Place, bare, ran};
 
-const VERBS: [&str; 15] = [
+const VERBS: [&str; 25] = [
     "run",
+    "agent",
     "status",
     "nodes",
     "history",
     "watch",
+    "top",
     "transfer",
     "step-down",
     "pause",
     "resume",
+    "task",
+    "pin",
+    "drain",
+    "eligible",
+    "audit",
     "check",
     "doctor",
+    "schema",
+    "peers",
     "demo",
     "bench",
+    "torture",
     "completions",
     "man",
 ];
@@ -77,7 +87,7 @@ fn a_store_that_cannot_be_used_is_122_in_one_line_without_its_secrets() {
     for (url, part) in [
         ("redis://:hunter2@127.0.0.1:1/0", "redis"),
         ("postgres://me:hunter2@127.0.0.1:1/db", "postgres"),
-        ("mysql://me:hunter2@127.0.0.1:1/db", "no mysql"),
+        ("mysql://me:hunter2@127.0.0.1:1/db", "mysql"),
         ("nonsense:hunter2", "is not a kind of store"),
         ("hunter2", "named by a URL"),
         ("sqlite:notes.txt", "not a SQLite database"),
@@ -133,15 +143,32 @@ fn check_prints_what_follows_for_people_and_for_programs() {
     let json = place.json(&["check", "--ttl", "2s"]);
     let expected = serde_json::json!({
         "settings": {
-            "ttl_ms": 2000.0, "beat_ms": 400.0, "op_timeout_ms": 400.0, "stop_grace_ms": 400.0, "kill_slack_ms": 40.0,
+            "ttl_ms": 2000.0, "takeover": "strict", "grace_ms": null, "beat_ms": 400.0, "op_timeout_ms": 400.0, "stop_grace_ms": 400.0, "kill_slack_ms": 40.0,
             "clock_error_ppm": 10_000
         },
         "bounds": {
-            "crash_ms": 2520.0, "hand_over_ms": 500.0, "in_doubt_ms": 800.0, "stop_ms": 1580.0, "kill_ms": 1940.0,
+            "crash_ms": 2520.0, "disconnect_ms": null, "hand_over_ms": 500.0, "in_doubt_ms": 800.0, "stop_ms": 1580.0, "kill_ms": 1940.0,
             "over_ms": 1980.0, "operations_per_minute": 300
         }
     });
     assert_eq!(json, expected);
+}
+
+#[test]
+fn check_says_what_a_dropped_connection_means() {
+    let place = Place::new();
+    let pretty = place.run(&["check", "--takeover", "on-disconnect"]);
+    assert!(pretty.out.contains("one whose connection drops, within"), "{}", pretty.out);
+    assert!(pretty.out.contains("2.63s"), "{}", pretty.out);
+    let json = place.json(&["check", "--ttl", "1m", "--takeover", "on-disconnect", "--grace", "2s"]);
+    let (settings, bounds) = (&json["settings"], &json["bounds"]);
+    assert_eq!((&settings["takeover"], &settings["grace_ms"]), (&"on-disconnect".into(), &2000.0.into()));
+    assert_eq!((&bounds["disconnect_ms"], &bounds["over_ms"]), (&2120.0.into(), &1980.0.into()));
+    let mut from_env = place.command(&["check"]);
+    let ran =
+        ran(from_env.envs([("TENURE_TAKEOVER", "on-disconnect"), ("TENURE_GRACE", "6s")]).output().unwrap());
+    assert_eq!(ran.code, Some(2), "{ran:?}");
+    assert!(ran.err.contains("grace 6s is longer than ttl 5s"), "{}", ran.err);
 }
 
 #[test]

@@ -89,6 +89,12 @@ impl Engine {
             .collect();
     }
 
+    /// Whether what a witness says of that session can matter: it was seen alive, and not seen to be over.
+    #[must_use]
+    pub fn attends_to(&self, session: SessionId) -> bool {
+        self.peers.get(&session).is_some_and(|peer| matches!(peer.sight, super::peers::Sight::Live(_)))
+    }
+
     /// Nothing that happened longer ago than this makes a difference.
     fn longest_memory(&self) -> Duration {
         self.longest_watch() + 4 * self.config.timing.beat + super::order::SPREAD

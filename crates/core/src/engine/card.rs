@@ -76,7 +76,13 @@ impl Engine {
         let Some((expect, record)) = self.card_wish() else { return };
         let version = cx.version();
         let put = Some((version, Record::Node(record.clone())));
-        let write = Write { key: self.named(Kind::Node, &self.config.node), expect, put, ring: true };
+        let write = Write {
+            key: self.named(Kind::Node, &self.config.node),
+            expect,
+            put,
+            ring: true,
+            witnessed: false,
+        };
         let op = self.send_writes(vec![write], Purpose::Card, cx);
         self.card.writing = Some((op, version, record));
         self.card.outdated = false;

@@ -79,7 +79,7 @@ impl Engine {
         }
         let version = cx.version();
         let put = Some((version, Record::Cluster(record.clone())));
-        let write = Write { key: Key::Cluster, expect, put, ring: true };
+        let write = Write { key: Key::Cluster, expect, put, ring: true, witnessed: false };
         self.send_writes(vec![write], Purpose::Cluster, cx);
         self.cluster.writing = Some(Writing { version, record });
     }

@@ -187,7 +187,8 @@ impl Engine {
         let version = cx.version();
         let put = control.clone().map(|control| (version, Record::RoleControl(control)));
         let expect = self.controls.get(name).map(|(version, _)| *version);
-        let write = Write { key: self.named(Kind::RoleControl, name), expect, put, ring: true };
+        let write =
+            Write { key: self.named(Kind::RoleControl, name), expect, put, ring: true, witnessed: false };
         self.requests.writing.insert(name.clone(), (version, control));
         self.send_writes(vec![write], Purpose::Control(name.clone()), cx);
     }

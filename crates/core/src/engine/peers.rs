@@ -33,8 +33,9 @@ pub(super) enum Sight {
     /// Nothing yet.
     #[default]
     Unknown,
-    /// No register. Not over: a late opening could still arrive.
-    Absent { since: Time },
+    /// No register. Not over: a late opening could still arrive, and if somebody deleted it by hand, its owner does not
+    /// know and counts on its lease, which has run out by then.
+    Absent { lapsed_at: Time },
     /// A live register.
     Live(Live),
     /// Over, for good.
@@ -46,8 +47,8 @@ pub(super) enum Sight {
 pub(super) struct Live {
     version: Version,
     record: SessionRecord,
-    /// When this version, first received long enough ago, may be expelled.
-    silent_at: Time,
+    /// When this version was first received.
+    received_at: Time,
     /// An earlier version was received too.
     moved: bool,
     /// When a witness that covers the work said that it is dead.
@@ -73,7 +74,7 @@ impl NodeView {
     }
 }
 
-/// With so few nodes every session is looked at on every beat.
+/// With so few nodes every session is looked at on every beat, and every witness attended.
 pub(super) const FEW_NODES: usize = 16;
 
 impl Engine {
@@ -84,9 +85,11 @@ impl Engine {
 
     /// Its beat was seen to move, and nothing speaks against it.
     pub(super) fn seen_alive(&self, session: SessionId) -> bool {
-        let alive =
-            |peer: &Peer| matches!(&peer.sight, Sight::Live(live) if live.moved && live.dead_since.is_none());
-        self.peers.get(&session).is_some_and(alive)
+        let alive = |live: &Live| {
+            let dropped = live.dropped_at.is_some() && live.record.takeover == Takeover::OnDisconnect;
+            live.moved && live.dead_since.is_none() && !dropped
+        };
+        matches!(self.peers.get(&session), Some(Peer { sight: Sight::Live(live), .. }) if alive(live))
     }
 
     /// The ttl of a session that was seen alive; nothing otherwise.
@@ -148,17 +151,18 @@ impl Engine {
         if self.mutated(Mutant::AbsentIsOver) {
             return self.note_over(id, cx);
         }
-        let now = self.now.time;
-        let Some(peer) = self.peers.get_mut(&id) else { return };
-        match peer.sight {
+        let wait = match self.peers.get(&id).map(|peer| &peer.sight) {
             // Over is final, and may be deleted.
-            Sight::Over { .. } | Sight::Absent { .. } => {}
-            Sight::Unknown | Sight::Live(_) => {
-                peer.sight = Sight::Absent { since: now };
-                if self.config.class == Class::C {
-                    self.quarantine(cx);
-                }
-            }
+            None | Some(Sight::Over { .. } | Sight::Absent { .. }) => return,
+            Some(Sight::Live(live)) => self.silence(&live.record),
+            Some(Sight::Unknown) => self.longest_watch(),
+        };
+        let lapsed_at = self.now.time.after(wait);
+        if let Some(peer) = self.peers.get_mut(&id) {
+            peer.sight = Sight::Absent { lapsed_at };
+        }
+        if self.config.class == Class::C {
+            self.quarantine(cx);
         }
     }
 
@@ -171,22 +175,21 @@ impl Engine {
         cx: &mut Cx<'_>,
     ) {
         let received_at = if self.mutated(Mutant::ExpelFromAsked) { sent_at } else { self.now.time };
-        let silent_at = received_at.after(self.silence(record));
         let peer = self.peers.entry(id).or_default();
         match &mut peer.sight {
             // A stale read: over is final.
             Sight::Over { .. } => return,
-            Sight::Live(live) if live.version == version => return,
+            Sight::Live(live) if live.version == version => return self.attend(id, cx),
             Sight::Live(live) => {
                 live.moved |= record.beat > live.record.beat;
-                (live.version, live.record, live.silent_at) = (version, record.clone(), silent_at);
+                (live.version, live.record, live.received_at) = (version, record.clone(), received_at);
             }
             sight => {
                 let record = record.clone();
                 *sight = Sight::Live(Live {
                     version,
                     record,
-                    silent_at,
+                    received_at,
                     moved: false,
                     dead_since: None,
                     dropped_at: None,
@@ -198,15 +201,20 @@ impl Engine {
         self.follow_card(id, record);
     }
 
-    /// Asks its witness to tell when it is gone.
-    fn attend(&mut self, id: SessionId, cx: &mut Cx<'_>) {
+    /// Asks its witness to tell when it is gone, if that matters to us: among many nodes each would otherwise wait for
+    /// every other one, and each waiting costs a thread or a question.
+    pub(super) fn attend(&mut self, id: SessionId, cx: &mut Cx<'_>) {
+        if self.peers.len() > FEW_NODES && !self.depends_on(id) {
+            return;
+        }
         let Some(peer) = self.peers.get_mut(&id) else { return };
-        let Sight::Live(Live { record: SessionRecord { witness: Some(witness), .. }, .. }) = &peer.sight
+        let Sight::Live(Live { record: SessionRecord { witness: Some(witness), takeover, .. }, .. }) =
+            &peer.sight
         else {
             return;
         };
         if !std::mem::replace(&mut peer.attended, true) {
-            cx.out.push(Output::Attend { session: id, witness: witness.id.clone() });
+            cx.out.push(Output::Attend { session: id, witness: witness.id.clone(), takeover: *takeover });
         }
     }
 
@@ -284,8 +292,7 @@ impl Engine {
         let at = match &peer.sight {
             Sight::Unknown | Sight::Over { .. } => return Time::NEVER,
             Sight::Absent { .. } if !self.depends_on(id) => return Time::NEVER,
-            Sight::Absent { .. } if self.config.class == Class::C => self.cluster.quarantined_until,
-            Sight::Absent { since } => *since,
+            Sight::Absent { lapsed_at } => (*lapsed_at).max(self.cluster.quarantined_until),
             Sight::Live(live) => live.dead_since.unwrap_or_else(|| self.expires_at(live)),
         };
         let at = at.max(peer.retry_at);
@@ -298,14 +305,18 @@ impl Engine {
         at.after(if urgent { self.expel_turn(id) } else { 4 * self.config.timing.beat })
     }
 
+    /// On disconnect the owner counts no beat for longer than its grace. No beat that was proven on the connection was sent
+    /// after the evidence came; nor was this version, which the expulsion proves to be the last, sent after it came.
     fn expires_at(&self, live: &Live) -> Time {
+        let silent_at = live.received_at.after(self.silence(&live.record));
         match live.dropped_at {
             Some(dropped_at) if live.record.takeover == Takeover::OnDisconnect => {
                 let grace =
                     if self.mutated(Mutant::GraceSkipped) { Duration::ZERO } else { live.record.grace };
-                live.silent_at.min(dropped_at.after(self.config.timing.watch(grace)))
+                let last_sent = dropped_at.min(live.received_at);
+                silent_at.min(last_sent.after(self.config.timing.watch(grace)))
             }
-            _ => live.silent_at,
+            _ => silent_at,
         }
     }
 
@@ -362,6 +373,7 @@ impl Engine {
             expect,
             put: Some((cx.version(), Record::Session(record))),
             ring: true,
+            witnessed: false,
         }
     }
 
@@ -445,7 +457,7 @@ impl Engine {
 
     /// The key of a session for deletion needs the version that a list showed.
     pub(super) fn deletion(key: Key, version: Version) -> Write {
-        Write { key, expect: Some(version), put: None, ring: false }
+        Write { key, expect: Some(version), put: None, ring: false, witnessed: false }
     }
 }
 

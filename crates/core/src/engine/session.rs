@@ -4,11 +4,18 @@
 //! When it can no longer be saved, the work is told to stop while there is still time; the session is closed once
 //! the work has stopped, and only then is the next one opened.
 
+use std::time::Duration;
+
 use crate::record::{RECENTLY, Reason, Record, Session as SessionRecord, SessionState, Witness};
-use crate::{Entry, Event, Key, Mutant, Name, OpId, Outcome, Output, SessionId, Time, Version, Write};
+use crate::{
+    Entry, Event, Fate, Key, Mutant, Name, OpId, Outcome, Output, SessionId, Takeover, Time, Version, Write,
+};
 
 use super::ops::Purpose;
 use super::{Cx, Engine, Run};
+
+/// So often a witness that does not come in time is asked for anew, where it matters.
+const ATTESTS: u32 = 8;
 
 /// Where our session stands.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -16,7 +23,7 @@ pub(super) enum Session {
     /// None is open; the next one may be opened from then on.
     None { retry_at: Time },
     /// The store makes ready a witness for it.
-    Attesting { id: SessionId, since: Time },
+    Attesting { id: SessionId, since: Time, tries: u32 },
     /// The one write that opens it is on its way. Unacknowledged, the id is abandoned.
     Opening { op: OpId, sent_at: Time, own: Own },
     /// It is ours, and valid until its deadline.
@@ -127,6 +134,11 @@ impl Engine {
         if self.mutated(Mutant::BeatAfterCancel) { valid_until } else { self.cancel_at(valid_until) }
     }
 
+    /// How long a beat of that session counts, from before it was sent.
+    fn hold(&self, record: &SessionRecord) -> Duration {
+        self.config.timing.hold_under(record.takeover)
+    }
+
     fn cancel_at(&self, valid_until: Time) -> Time {
         valid_until.before(self.config.timing.stop_grace)
     }
@@ -169,14 +181,19 @@ impl Engine {
                 if self.run == Run::Stopping {
                     self.finish();
                 } else if due && self.cluster_ready() {
-                    self.attest(cx);
+                    self.attest(1, cx);
                 }
             }
-            Session::Attesting { id, since } => {
+            Session::Attesting { id, since, tries } => {
+                let tries = *tries;
                 let (id, late) = (*id, self.now.time >= since.after(self.config.timing.op_timeout));
                 if self.run == Run::Stopping {
                     cx.out.push(Output::Release { session: id });
                     self.finish();
+                } else if late && self.config.timing.takeover == Takeover::OnDisconnect && tries < ATTESTS {
+                    // The connection that is to hold it may be on its way.
+                    cx.out.push(Output::Release { session: id });
+                    self.attest(tries + 1, cx);
                 } else if late {
                     self.open(id, None, cx);
                 }
@@ -198,10 +215,10 @@ impl Engine {
         self.session = Session::None { retry_at: self.now.time };
     }
 
-    fn attest(&mut self, cx: &mut Cx<'_>) {
+    fn attest(&mut self, tries: u32, cx: &mut Cx<'_>) {
         let id = SessionId(cx.entropy.nonce());
-        self.session = Session::Attesting { id, since: self.now.time };
-        cx.out.push(Output::Attest { session: id });
+        self.session = Session::Attesting { id, since: self.now.time, tries };
+        cx.out.push(Output::Attest { session: id, takeover: self.config.timing.takeover });
     }
 
     pub(super) fn attested(&mut self, session: SessionId, witness: Option<Witness>, cx: &mut Cx<'_>) {
@@ -212,9 +229,17 @@ impl Engine {
         }
     }
 
-    /// Rule 2: one write opens a session id.
+    /// Rule 2: one write opens a session id. Without anybody who sees the connection, only the lease can count, and the
+    /// record says so: both sides know.
     fn open(&mut self, id: SessionId, witness: Option<Witness>, cx: &mut Cx<'_>) {
         let timing = &self.config.timing;
+        let takeover = match &witness {
+            Some(witness) if witness.connection => timing.takeover,
+            _ => Takeover::Strict,
+        };
+        if takeover != timing.takeover {
+            cx.event(Event::NoWitness { session: id });
+        }
         let record = SessionRecord {
             node: self.config.node.clone(),
             beat: 1,
@@ -222,7 +247,7 @@ impl Engine {
             freed_lately: Vec::new(),
             card: 0,
             ttl: timing.ttl,
-            takeover: timing.takeover,
+            takeover,
             grace: timing.grace,
             witness,
             state: SessionState::Live,
@@ -234,7 +259,8 @@ impl Engine {
 
     fn send_opening(&mut self, own: Own, cx: &mut Cx<'_>) {
         let put = own.version.map(|version| (version, Record::Session(own.record.clone())));
-        let write = Write { key: self.session_key(own.id), expect: None, put, ring: true };
+        let witnessed = own.record.takeover == Takeover::OnDisconnect;
+        let write = Write { key: self.session_key(own.id), expect: None, put, ring: true, witnessed };
         let op = self.send_writes(vec![write], Purpose::Open, cx);
         self.session = Session::Opening { op, sent_at: self.now.time, own };
     }
@@ -249,7 +275,7 @@ impl Engine {
             return;
         }
         let (sent_at, own) = (*sent_at, own.clone());
-        let valid_until = sent_at.after(self.config.timing.hold());
+        let valid_until = sent_at.after(self.hold(&own.record));
         match outcome {
             Outcome::Applied if self.now.time < self.cancel_at(valid_until) => {
                 self.start_beating(own, sent_at, cx)
@@ -267,7 +293,7 @@ impl Engine {
     }
 
     fn start_beating(&mut self, own: Own, sent_at: Time, cx: &mut Cx<'_>) {
-        let valid_until = sent_at.after(self.config.timing.hold());
+        let valid_until = sent_at.after(self.hold(&own.record));
         let next_beat = sent_at.after(self.config.timing.beat);
         cx.event(Event::SessionOpened { session: own.id });
         cx.out.push(Output::Valid { until: valid_until });
@@ -297,8 +323,9 @@ impl Engine {
             open.own.record.ttl = ttl;
         }
         let (id, expect, record) = (open.own.id, open.own.version, open.own.record.clone());
+        let witnessed = record.takeover == Takeover::OnDisconnect && !self.mutated(Mutant::BeatUnproven);
         let put = Some((version, Record::Session(record)));
-        let write = Write { key: self.session_key(id), expect, put, ring: false };
+        let write = Write { key: self.session_key(id), expect, put, ring: false, witnessed };
         let op = self.send_writes(vec![write], Purpose::Beat, cx);
         if let Session::Open(open) = &mut self.session {
             open.next_beat = sent_at.after(beat);
@@ -319,8 +346,10 @@ impl Engine {
                 open.own.unsure.push(beating.version);
                 self.beat_refused(found, cx);
             }
+            // The witness is taken once for each session, and never again: the next beats could not be proven either.
+            Outcome::Failed(Fate::Severed) => self.end_session(Reason::Disconnected, Cut::AtDeadline, cx),
             Outcome::Failed(fate) => {
-                if fate == crate::Fate::Unknown {
+                if fate == Fate::Unknown {
                     open.own.unsure.push(beating.version);
                 }
                 self.doubt(beating.sent_at, cx);
@@ -330,7 +359,8 @@ impl Engine {
 
     fn extend(&mut self, beating: &Beating, cx: &mut Cx<'_>) {
         let from = if self.mutated(Mutant::ValidityFromReply) { self.now.time } else { beating.sent_at };
-        let until = from.after(self.config.timing.hold());
+        let Session::Open(open) = &self.session else { return };
+        let until = from.after(self.hold(&open.own.record));
         let Session::Open(open) = &mut self.session else { return };
         open.own.version = Some(beating.version);
         open.own.unsure.clear();
@@ -446,7 +476,8 @@ impl Engine {
             SessionRecord { state: SessionState::Closed, beat_at: self.now.wall, ..own.record.clone() };
         let version = cx.version();
         let put = Some((version, Record::Session(record)));
-        let write = Write { key: self.session_key(own.id), expect: own.version, put, ring: true };
+        let write =
+            Write { key: self.session_key(own.id), expect: own.version, put, ring: true, witnessed: false };
         let op = self.send_writes(vec![write], Purpose::Close, cx);
         if let Session::Closing { writing, .. } = &mut self.session {
             *writing = Some(op);

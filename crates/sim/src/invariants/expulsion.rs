@@ -66,7 +66,9 @@ impl Expulsion {
             if due {
                 continue;
             }
-            if !received.proves(*id, record, sent.local, timing.watch(record.grace)) {
+            let grace = timing.watch(record.grace);
+            let silent = watched.is_some_and(|watched| watched >= grace);
+            if !received.proves(*id, record, |told| silent || sent.local.since(told) >= grace) {
                 let ttl = record.ttl;
                 return Err(format!("{id:?} of ttl {ttl:?} is expelled after watching it for {watched:?}"));
             }
@@ -115,14 +117,14 @@ impl Received {
         self.versions.get(&id)?.iter().rev().find(|(version, _)| *version == expected).map(|(_, at)| *at)
     }
 
-    fn proves(&self, id: SessionId, record: &Session, local: Time, grace: std::time::Duration) -> bool {
+    fn proves(&self, id: SessionId, record: &Session, forgiven: impl Fn(Time) -> bool) -> bool {
         let Some(named) = &record.witness else { return false };
         self.evidence.iter().any(|(evidence, at)| match evidence {
             Evidence::Dead { session, witness } => {
                 *session == id && *witness == named.id && named.covers_work
             }
             Evidence::Disconnected { session, witness } => {
-                let counts = record.takeover == Takeover::OnDisconnect && local.since(*at) >= grace;
+                let counts = record.takeover == Takeover::OnDisconnect && forgiven(*at);
                 *session == id && *witness == named.id && counts
             }
         })

@@ -132,7 +132,7 @@ impl Invariants {
     /// A process is about to be told something.
     pub fn received(&mut self, scene: &Scene, pid: Pid, input: &Input) {
         let local = scene.local(pid);
-        self.validity.received(scene, pid, local, input);
+        self.validity.received(pid, local, input);
         self.grants.received(scene, pid, local, input);
         self.expulsion.received(pid, local, input);
         self.bounded.received(pid, input);

@@ -3,7 +3,7 @@
 
 use std::collections::VecDeque;
 
-use tenure_core::{Event, Input, Key, OpId, Outcome, Reply, SessionId, Time, Version};
+use tenure_core::{Event, Input, Key, OpId, Outcome, Record, Reply, SessionId, Time, Version};
 
 use super::{Act, PerProcess, Sent, Verdict};
 use crate::process::Pid;
@@ -20,7 +20,8 @@ struct Beat {
     session: SessionId,
     version: Version,
     opens: bool,
-    sent: Time,
+    /// Until when it may be counted on.
+    until: Time,
 }
 
 /// One session that was opened.
@@ -48,11 +49,12 @@ impl Validity {
     }
 
     pub(super) fn sent(&mut self, scene: &Scene, sent: Sent<'_>) -> Verdict {
-        let stop_grace = scene.node(sent.pid).timing.stop_grace;
+        let timing = &scene.node(sent.pid).timing;
+        let stop_grace = timing.stop_grace;
         let owner = self.0.get(sent.pid);
         for (item, write) in sent.writes.iter().enumerate() {
             let act = Act::of(write);
-            let (Act::Open | Act::Beat, Key::Session(_, id), Some((version, _))) =
+            let (Act::Open | Act::Beat, Key::Session(_, id), Some((version, Record::Session(record)))) =
                 (act, &write.key, &write.put)
             else {
                 continue;
@@ -71,15 +73,14 @@ impl Validity {
                 session: *id,
                 version: *version,
                 opens,
-                sent: sent.local,
+                until: sent.local.after(timing.hold_under(record.takeover)),
             });
         }
         Ok(())
     }
 
-    pub(super) fn received(&mut self, scene: &Scene, pid: Pid, local: Time, input: &Input) {
+    pub(super) fn received(&mut self, pid: Pid, local: Time, input: &Input) {
         let Input::Replied { op, reply: Reply::Written(outcomes) } = input else { return };
-        let hold = scene.node(pid).timing.hold();
         let owner = self.0.get(pid);
         for (item, outcome) in outcomes.iter().enumerate() {
             let acknowledged = match outcome {
@@ -91,7 +92,7 @@ impl Validity {
                 _ => None,
             };
             if let Some(beat) = acknowledged.cloned() {
-                owner.acknowledge(&beat, local, beat.sent.after(hold));
+                owner.acknowledge(&beat, local, beat.until);
             }
         }
     }

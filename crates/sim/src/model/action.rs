@@ -124,10 +124,17 @@ pub fn enabled(setup: &Setup, world: &World) -> Vec<Action> {
         actions.extend(live(world).map(Action::Forget));
     }
     if setup.disconnect {
-        actions.extend(live(world).filter(|id| !world.cut.contains(id)).map(Action::Cut));
+        let victim = |id: &SessionId| !world.cut.contains(id) && is_of(world, *id, &setup.victims);
+        actions.extend(live(world).filter(victim).map(Action::Cut));
     }
     for id in Run::witnessed(world, setup) {
-        let ready = |n: &usize| world.nodes[*n].is_up() && !world.nodes[*n].evidence.contains_key(&id);
+        let attends = |node: &Node| {
+            !world.cut.contains(&id) || node.engine.as_ref().is_some_and(|engine| engine.attends_to(id))
+        };
+        let ready = |n: &usize| {
+            let node = &world.nodes[*n];
+            node.is_up() && !node.evidence.contains_key(&id) && attends(node)
+        };
         actions.extend((0..world.nodes.len()).filter(ready).map(|n| Action::Tell(n, id)));
     }
     actions
@@ -200,6 +207,16 @@ fn live(world: &World) -> impl Iterator<Item = SessionId> {
     world.registers.iter().filter_map(|(key, (_, value))| match key {
         Key::Session(_, id) if !is_over(value) => Some(*id),
         _ => None,
+    })
+}
+
+/// Whether one of these nodes opened that session.
+fn is_of(world: &World, id: SessionId, nodes: &[usize]) -> bool {
+    world.registers.iter().any(|(key, (_, value))| match (key, value) {
+        (Key::Session(_, found), Record::Session(record)) if *found == id => {
+            nodes.iter().any(|n| Setup::node(*n) == record.node)
+        }
+        _ => false,
     })
 }
 

@@ -45,7 +45,10 @@ pub fn all() -> Vec<Setup> {
         Setup { cuts: MUTE, paces: clocks(), ..Setup::new("clock-rates") },
         Setup { sweep: true, cuts: MUTE, ..Setup::new("sweep") },
         Setup { class: Class::C, forgets: 1, ..Setup::new("forgets") },
+        Setup { forgets: 1, cuts: MUTE, ..Setup::new("deleted-by-hand") },
         Setup { prune: false, ..late("nothing-forgotten", &[Late::Roles], 0) },
+        disconnect("disconnect"),
+        Setup { pause: true, ..disconnect("disconnect-pause") },
     ]
 }
 
@@ -62,11 +65,8 @@ pub fn large() -> Vec<Setup> {
         Setup { duplicates: true, deletion: true, ..late("duplicates", &[Late::Closings], 0) },
         Setup { release: true, cuts: &[], ..late("late-resign", &[Late::Roles], 1) },
         Setup { release: true, hints: true, ..Setup::new("resign-hints") },
-        Setup {
-            disconnect: true,
-            paces: vec![Pace { ttl: 6, ..Pace::PLAIN }; 2],
-            ..Setup::new("disconnect")
-        },
+        Setup { victims: vec![0, 1], ..disconnect("disconnect-anybody") },
+        Setup { cuts: MUTE, ..disconnect("disconnect-cut") },
         Setup { patient: true, ..late("slow-reads-other", &[Late::Reads], 1) },
         Setup { patient: true, release: true, ..late("slow-roles", &[Late::Roles], 0) },
         Setup { cuts: BOTH, victims: vec![0, 1], ..Setup::new("cuts-anybody") },
@@ -87,6 +87,11 @@ pub fn large() -> Vec<Setup> {
             ..Setup::new("three-nodes-crash")
         },
     ]
+}
+
+/// Connections drop, and the server tells of it sooner or later.
+fn disconnect(name: &'static str) -> Setup {
+    Setup { disconnect: true, paces: vec![Pace { ttl: 6, ..Pace::PLAIN }; 2], ..Setup::new(name) }
 }
 
 /// The leader's session lasts longer than the follower's.
@@ -126,5 +131,6 @@ pub fn mistakes() -> Vec<(Mutant, &'static str)> {
         (Mutant::OwnTtl, "mixed-ttls"),
         (Mutant::ExpelFromAsked, "slow-reads-other"),
         (Mutant::GraceSkipped, "disconnect"),
+        (Mutant::BeatUnproven, "disconnect"),
     ]
 }

@@ -179,7 +179,7 @@ impl<'a> Run<'a> {
             Output::Write { op, writes } => {
                 self.todo.push_back(Todo::Send(index, op, Operation::Write(writes)));
             }
-            Output::Attest { session } => {
+            Output::Attest { session, .. } => {
                 let witness = self.setup.attestation();
                 self.todo.push_back(Todo::Step(index, Input::Attested { session, witness }));
             }
@@ -259,7 +259,7 @@ impl<'a> Run<'a> {
     fn write(&mut self, writer: usize, write: Write) -> Outcome {
         let current = self.world.registers.get(&write.key).cloned();
         if self.is_cut(&write) {
-            return Outcome::Failed(Fate::NotApplied);
+            return Outcome::Failed(Fate::Severed);
         }
         if current.as_ref().map(|(version, _)| *version) != write.expect {
             return Outcome::Conflict(current.map(|(version, value)| entry(&write.key, version, &value)));
@@ -284,9 +284,7 @@ impl<'a> Run<'a> {
 
     /// The beat is the probe: on a connection that dropped it does nothing.
     fn is_cut(&self, write: &Write) -> bool {
-        let Key::Session(_, id) = &write.key else { return false };
-        let beat = matches!(&write.put, Some((_, Record::Session(s))) if s.state == SessionState::Live);
-        beat && self.world.cut.contains(id)
+        matches!(&write.key, Key::Session(_, id) if write.witnessed && self.world.cut.contains(id))
     }
 
     fn ring(&mut self, node: usize, entry: Entry, forks: &mut Vec<Self>) {

@@ -241,7 +241,11 @@ impl Setup {
     #[must_use]
     pub fn attestation(&self) -> Option<Witness> {
         let covers_work = self.witness.unwrap_or(true);
-        (self.witness.is_some() || self.disconnect).then(|| Witness { id: WITNESS.to_owned(), covers_work })
+        (self.witness.is_some() || self.disconnect).then(|| Witness {
+            id: WITNESS.to_owned(),
+            covers_work,
+            connection: self.disconnect,
+        })
     }
 }
 

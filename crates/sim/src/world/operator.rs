@@ -39,7 +39,7 @@ impl World {
                 _ => Some(Record::NodeControl(NodeControl::default())),
             };
             let put = put.map(|record| (Version(self.rng.nonce()), record));
-            self.apply(None, &Write { key, expect: Some(version), put, ring: true });
+            self.apply(None, &Write { key, expect: Some(version), put, ring: true, witnessed: false });
         }
     }
 
@@ -95,7 +95,7 @@ impl World {
     fn put(&mut self, key: Key, record: Record) {
         let expect = self.scene.store.get(&key).map(|held| held.0);
         let put = Some((Version(self.rng.nonce()), record));
-        self.apply(None, &Write { key, expect, put, ring: true });
+        self.apply(None, &Write { key, expect, put, ring: true, witnessed: false });
     }
 }
 

@@ -132,7 +132,7 @@ impl World {
                 self.checks.sent(&self.scene, Sent { pid, local, op, writes: &writes });
                 self.send(pid, op, Body::Write(writes), held_up);
             }
-            Output::Attest { session } => self.attest(pid, session),
+            Output::Attest { session, takeover } => self.attest(pid, session, takeover),
             Output::Attend { session, .. } => self.attend(pid, session),
             Output::Ignore { session } => self.witnesses.ignore(session, pid),
             Output::Release { session } => self.release_witness(session),

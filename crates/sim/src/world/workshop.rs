@@ -1,7 +1,7 @@
 //! Work and witnesses: what tenures set going, what stops it, and who can tell that it is gone.
 
 use tenure_core::record::Witness;
-use tenure_core::{Evidence, Input, Name, SessionId, Token};
+use tenure_core::{Evidence, Input, Name, SessionId, Takeover, Token};
 
 use super::World;
 use crate::agenda::Happening;
@@ -137,16 +137,23 @@ impl World {
     }
 
     /// A session is about to be opened: its witness, if this world has any.
-    pub(super) fn attest(&mut self, pid: Pid, session: SessionId) {
+    pub(super) fn attest(&mut self, pid: Pid, session: SessionId, takeover: Takeover) {
         let covers_work = self.scene.node(pid).work != WorkKind::Lingering;
         let witness = match self.scene.settings.witness {
             WitnessKind::None => None,
-            WitnessKind::Death => Some(Witness { id: format!("lock-{:x}", self.rng.nonce()), covers_work }),
+            WitnessKind::Death => {
+                let id = format!("lock-{:x}", self.rng.nonce());
+                Some(Witness { id, covers_work, connection: false })
+            }
             WitnessKind::Disconnect => {
-                Some(Witness { id: format!("link-{:x}", self.rng.nonce()), covers_work: false })
+                let id = format!("link-{:x}", self.rng.nonce());
+                Some(Witness { id, covers_work: false, connection: true })
             }
         };
-        if let Some(Witness { id, covers_work }) = witness.clone() {
+        // A pooler stands between, or the connection is not there yet.
+        let refused = takeover == Takeover::OnDisconnect && self.rng.chance(50_000);
+        let witness = witness.filter(|_| !refused);
+        if let Some(Witness { id, covers_work, .. }) = witness.clone() {
             self.witnesses.hold(session, Held { id, by: pid, covers_work, released: false });
         }
         let takes = self.rng.between(MICRO, MILLI);
@@ -193,7 +200,7 @@ impl World {
             WitnessKind::Disconnect => Evidence::Disconnected { session, witness },
             _ => return,
         };
-        let takes = self.rng.magnitude(100 * MICRO, 50 * MILLI);
+        let takes = self.rng.magnitude(100 * MICRO, 50 * MILLI) + self.delay();
         self.deliver(to, takes, Input::Witnessed(evidence));
     }
 }

@@ -51,6 +51,8 @@ pub(crate) struct Script {
     /// Work of these nodes does not stop when told to: it is killed at the deadline.
     pub(crate) stubborn: BTreeSet<usize>,
     pub(crate) witness: Option<Witness>,
+    /// Sessions whose connection dropped.
+    pub(crate) severed: BTreeSet<SessionId>,
     pub(crate) hints: bool,
     pub(crate) works: BTreeMap<usize, Token>,
     /// When the watchdog of each node kills its work.
@@ -95,8 +97,10 @@ impl Script {
         class: Class,
         witness: Option<Witness>,
     ) -> Self {
+        let on_disconnect = witness.as_ref().is_some_and(|witness| witness.connection);
+        let takeover = if on_disconnect { Takeover::OnDisconnect } else { Takeover::Strict };
         let engine = |(n, ttl): (usize, &Duration)| {
-            let timing = Timing::new(&Settings { ttl: Some(*ttl), ..Settings::default() }).unwrap();
+            let timing = Timing::new(&Settings { ttl: Some(*ttl), takeover, ..Settings::default() }).unwrap();
             Engine::new(Config { node: Name::new(["A", "B"][n]).unwrap(), timing, class, mutant })
         };
         let mut script = Self {
@@ -107,6 +111,7 @@ impl Script {
             frozen: BTreeSet::new(),
             stubborn: BTreeSet::new(),
             witness,
+            severed: BTreeSet::new(),
             hints: true,
             works: BTreeMap::new(),
             until: BTreeMap::new(),
@@ -186,7 +191,7 @@ impl Script {
                     }
                 }
             }
-            Output::Attest { session } => {
+            Output::Attest { session, .. } => {
                 inputs.push((node, Input::Attested { session: *session, witness: self.witness.clone() }));
             }
             Output::Valid { until } => _ = self.until.insert(node, until.0),
@@ -224,6 +229,9 @@ impl Script {
     }
 
     fn write(&mut self, node: usize, write: Write, inputs: &mut Vec<(usize, Input)>) -> Outcome {
+        if matches!(&write.key, Key::Session(_, id) if write.witnessed && self.severed.contains(id)) {
+            return Outcome::Failed(Fate::Severed);
+        }
         let current = self.registers.get(&write.key);
         if current.map(|(version, _)| *version) != write.expect {
             return Outcome::Conflict(current.map(|(version, value)| entry(&write.key, *version, value)));

@@ -5,7 +5,7 @@ use futures_util::{FutureExt, StreamExt};
 
 use super::Harness;
 use super::kit::*;
-use crate::store::{Fate, Kind, Name, Outcome, Query, SharedStore, StoreError, Write};
+use crate::store::{Fate, Kind, Name, Outcome, Query, SharedStore, StoreError, Takeover, Write};
 
 /// F1: writes that were under way when the store was closed are there if acknowledged, absent if `NotApplied`.
 pub async fn f1_an_error_never_hides_what_happened(harness: &dyn Harness) {
@@ -14,7 +14,7 @@ pub async fn f1_an_error_never_hides_what_happened(harness: &dyn Harness) {
         let there = get(&*other, &space, &write.key).await;
         match fate {
             None => assert_eq!(there, Some(entry(&write)), "acknowledged"),
-            Some(Fate::NotApplied) => assert_eq!(there, None, "reported as not applied"),
+            Some(Fate::NotApplied | Fate::Severed) => assert_eq!(there, None, "reported as not applied"),
             Some(Fate::Unknown) => {}
         }
     }
@@ -120,7 +120,10 @@ async fn every_error(store: &SharedStore, space: &Name) -> Vec<StoreError> {
         store.read(space, &query).await.expect_err("reading a closed store"),
         store.read(space, &Query::default()).await.expect_err("reading nothing from a closed store"),
         store.write(space, &[create(&node("x"), "1")]).await.expect_err("writing to a closed store"),
-        store.attest(space, session()).await.expect_err("attesting on a closed store"),
+        store
+            .attest(space, session(), Takeover::OnDisconnect)
+            .await
+            .expect_err("attesting on a closed store"),
         store.describe().await.expect_err("describing a closed store"),
     ]
 }

@@ -52,7 +52,7 @@ pub(super) fn tokened(token: u64) -> Value {
 
 /// A write that rings, of a value, under a new version.
 pub(super) fn put(key: &Key, expect: Option<Version>, value: Value) -> Write {
-    Write { key: key.clone(), expect, put: Some((nonce(), value)), ring: true }
+    Write { key: key.clone(), expect, put: Some((nonce(), value)), ring: true, witnessed: false }
 }
 
 pub(super) fn create(key: &Key, text: &str) -> Write {
@@ -60,7 +60,7 @@ pub(super) fn create(key: &Key, text: &str) -> Write {
 }
 
 pub(super) fn delete(key: &Key, expect: Option<Version>) -> Write {
-    Write { key: key.clone(), expect, put: None, ring: true }
+    Write { key: key.clone(), expect, put: None, ring: true, witnessed: false }
 }
 
 /// The version that a write gives.

@@ -26,6 +26,7 @@
 //! [`Store::describe`](crate::store::Store::describe). Nothing sleeps: waiting is for a signal, with a
 //! generous limit that fails.
 
+mod connections;
 mod failure;
 mod kit;
 mod reads;
@@ -33,6 +34,7 @@ mod signals;
 mod witnesses;
 mod writes;
 
+pub use connections::*;
 pub use failure::*;
 pub use reads::*;
 pub use signals::*;
@@ -40,6 +42,7 @@ pub use witnesses::*;
 pub use writes::*;
 
 use async_trait::async_trait;
+use futures_util::future::BoxFuture;
 
 use crate::store::{Name, SessionId, SharedStore, Witness};
 
@@ -55,6 +58,12 @@ pub trait Harness: Send + Sync {
 
     /// Another process that has attested for this session, and can be killed. A store with witnesses needs it.
     async fn holder(&self, _namespace: &Name, _session: SessionId) -> Option<Box<dyn Holder>> {
+        None
+    }
+
+    /// A handle, and what drops its connections as a network or the server would, so that it has to open others. A store
+    /// whose connections are witnesses needs it.
+    async fn severable(&self) -> Option<(SharedStore, BoxFuture<'static, ()>)> {
         None
     }
 
@@ -115,6 +124,10 @@ macro_rules! conformance {
             e1_a_witness_is_held_once_attested
             e2_evidence_comes_with_death_only
             e3_without_witnesses_nothing_is_attested
+            e4_a_lock_is_taken_once
+            e5_witnessed_writes_need_their_lock
+            e6_evidence_comes_with_the_end_of_the_connection
+            e7_strict_sessions_do_not_depend_on_connections
             n1_namespaces_and_names_differ_by_every_byte
         }
     };

@@ -138,7 +138,13 @@ pub async fn w7_versions_and_values_come_back_as_given(harness: &dyn Harness) {
             let version = Version(number ^ KEEP_APART[mth]);
             let content = Value { token: None, json: text.into() };
             let place = node(&format!("n{nth}.{mth}"));
-            let write = Write { key: place, expect: None, put: Some((version, content)), ring: false };
+            let write = Write {
+                key: place,
+                expect: None,
+                put: Some((version, content)),
+                ring: false,
+                witnessed: false,
+            };
             must(&*store, &space, write.clone()).await;
             assert_eq!(get(&*other, &space, &write.key).await, Some(entry(&write)));
             must_conflict(&*other, &space, &create(&write.key, "late"), Some(&write)).await;

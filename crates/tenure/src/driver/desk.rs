@@ -15,8 +15,9 @@ use tokio::sync::{mpsc, oneshot, watch};
 use super::{Command, Setup};
 use crate::clock::Clock;
 use crate::event::What;
-use crate::office::{Deadline, Office};
+use crate::office::{Deadline, Office, Phase};
 use crate::publisher::Publisher;
+use crate::slip::Slip;
 use crate::{Leader, Name, Timing, Token};
 
 /// A role of this node, as its candidates and observers see it.
@@ -91,6 +92,7 @@ pub(super) struct Desk {
     /// When work that was told to stop is stuck.
     kill_at: BTreeMap<Name, Time>,
     stop: Option<oneshot::Sender<()>>,
+    slip: Option<Slip>,
 }
 
 impl Desk {
@@ -109,6 +111,7 @@ impl Desk {
             unaddressed: BTreeSet::new(),
             kill_at: BTreeMap::new(),
             stop: None,
+            slip: setup.slip,
         }
     }
 
@@ -200,7 +203,8 @@ impl Desk {
         let (Some((session, deadline)), Some((seat, _))) = (&self.session, self.seats.get(role)) else {
             return;
         };
-        let office = Office::new(role.clone(), token, *session, deadline.clone(), self.clock.clone());
+        let office =
+            Office::new(role.clone(), token, *session, deadline.clone(), self.clock.clone(), self.slip);
         seat.offer(&office);
         self.offices.insert(role.clone(), office);
     }
@@ -217,6 +221,9 @@ impl Desk {
             self.kill_at.insert(role.clone(), kill_at);
         }
         self.stop_untaken(role, token, inputs);
+        if Slip::StoppedTooEarly.made(self.slip) && self.stopped(role, token) {
+            inputs.push(Input::Stopped { role: role.clone(), token });
+        }
     }
 
     fn lost(&mut self, role: &Name, token: Token, reason: Reason, inputs: &mut Vec<Input>) {
@@ -235,19 +242,31 @@ impl Desk {
         }
     }
 
-    /// The work of a tenure has stopped; false if it had already.
+    /// The work of a tenure has stopped; false if it had already. Whoever still has a [`crate::Lead`] of it may not rely
+    /// on it any more: the role is about to be given up.
     pub(super) fn stopped(&mut self, role: &Name, token: Token) -> bool {
         if self.offices.get(role).is_none_or(|office| office.token != token) {
             return false;
         }
         self.kill_at.remove(role);
-        self.offices.remove(role).is_some()
+        let Some(office) = self.offices.remove(role) else { return false };
+        let reason = match *office.phase.borrow() {
+            Phase::Draining(reason, _) | Phase::Lost(reason) => reason,
+            Phase::Held => Reason::Resigned,
+        };
+        office.revoke(reason);
+        true
     }
 
     fn end_session(&mut self) {
-        if let Some((_, deadline)) = self.session.take() {
+        if let Some((_, deadline)) = self.session.take().filter(|_| !Slip::NotRevoked.made(self.slip)) {
             deadline.set(Time(0));
         }
+    }
+
+    /// Whether anything that was led may still be worked on.
+    pub(super) fn has_work(&self) -> bool {
+        !self.offices.is_empty()
     }
 
     pub(super) fn next_wake(&self) -> Time {
@@ -296,6 +315,7 @@ impl Desk {
         let roles = self.offices.len();
         let what = match event {
             Told::SessionOpened { session } => What::SessionOpened { session },
+            Told::NoWitness { session } => What::NoWitness { session },
             Told::SessionOver { session, reason } => What::SessionOver { session, reason },
             Told::NameTaken { by } => What::NameTaken { by },
             Told::InDoubt => What::InDoubt { roles },
@@ -328,7 +348,7 @@ impl Desk {
         self.end_session();
         for (role, (seat, _)) in &self.seats {
             if let Some(office) = self.offices.get(role) {
-                let held = office.check() || !matches!(*office.phase.borrow(), crate::office::Phase::Lost(_));
+                let held = office.check() || !matches!(*office.phase.borrow(), Phase::Lost(_));
                 office.revoke(reason);
                 if held {
                     self.publisher.tell(What::Lost { role: role.clone(), token: office.token, reason });

@@ -141,7 +141,7 @@ impl Scribe {
                 batch[&role].iter().for_each(|note| self.enter(&mut history, note, &last_beats));
                 if history != before {
                     let put = Some((Version(crate::clock::nonce()), Value::of(&history, None)));
-                    writes.push(Write { key: key(&role), expect, put, ring: false });
+                    writes.push(Write { key: key(&role), expect, put, ring: false, witnessed: false });
                 }
             }
             if writes.is_empty() {

@@ -8,7 +8,7 @@ use tenure_core::record::{
 };
 use tenure_core::{Epoch, Key, Kind, Version};
 
-use super::{NodeState, Operator, RoleReport, RoleState, fresh};
+use super::{Act, NodeState, Operator, RoleReport, RoleState, fresh};
 use crate::store::{Outcome, Value, Write};
 use crate::{Error, Leader, Name, SessionId, Token};
 
@@ -48,12 +48,14 @@ impl Operator {
         if !report.candidates.contains(to) || report.pinned.as_ref().is_some_and(|node| node != to) {
             return Err(self.why_not(&report, to).await?);
         }
+        self.note(Act::Transfer, role, Some(to), why).await?;
         self.request(&report, Some(to.clone()), why, patience, limit).await
     }
 
     /// Asks the leader of a role to give it up, and returns when somebody leads again: another node if there is one.
     pub async fn step_down(&self, role: &Name, why: &str, limit: Duration) -> Result<Leader, Error> {
         let report = self.led(role).await?;
+        self.note(Act::StepDown, role, None, why).await?;
         self.request(&report, None, why, limit, limit).await
     }
 
@@ -70,6 +72,7 @@ impl Operator {
     pub async fn pause(&self, role: &Name, why: &str, limit: Duration) -> Result<Option<Name>, Error> {
         self.report(role).await?;
         let order = self.order(why);
+        self.note(Act::Pause, role, None, why).await?;
         self.change(role, |control| _ = control.pause.get_or_insert_with(|| order.clone())).await?;
         let mut changes = self.changes(Duration::from_millis(250));
         let started = Instant::now();
@@ -83,8 +86,10 @@ impl Operator {
     }
 
     /// Lets a role be led again. False if it was not paused.
-    pub async fn resume(&self, role: &Name) -> Result<bool, Error> {
-        self.report(role).await?;
+    pub async fn resume(&self, role: &Name, why: &str) -> Result<bool, Error> {
+        if self.report(role).await?.paused.is_some() {
+            self.note(Act::Resume, role, None, why).await?;
+        }
         let mut was = false;
         self.change(role, |control| was = control.pause.take().is_some()).await?;
         Ok(was)
@@ -93,6 +98,7 @@ impl Operator {
     /// Ties a role to a node, or unties it.
     pub async fn pin(&self, role: &Name, node: Option<Name>, why: &str) -> Result<(), Error> {
         let order = self.order(why);
+        self.note(if node.is_some() { Act::Pin } else { Act::Unpin }, role, node.as_ref(), why).await?;
         let pin = node.map(|node| Pin { node, order });
         self.change(role, |control| control.pin.clone_from(&pin)).await
     }
@@ -101,6 +107,7 @@ impl Operator {
     pub async fn drain(&self, node: &Name, drain: bool, why: &str) -> Result<(), Error> {
         let epoch = self.epoch_of(node).await?;
         let key = Key::Named(epoch, Kind::NodeControl, node.clone());
+        self.note(if drain { Act::Drain } else { Act::Undrain }, node, None, why).await?;
         let control = drain.then(|| NodeControl { drain: Some(self.order(why)) });
         let value = control.map(|control| Value::of(&control, None));
         for _ in 0..TRIES {
@@ -263,8 +270,13 @@ impl Operator {
     }
 
     /// One compare-and-set; false if somebody was faster.
-    async fn put(&self, key: Key, expect: Option<Version>, value: Option<Value>) -> Result<bool, Error> {
-        let write = Write { key, expect, put: value.map(fresh), ring: true };
+    pub(super) async fn put(
+        &self,
+        key: Key,
+        expect: Option<Version>,
+        value: Option<Value>,
+    ) -> Result<bool, Error> {
+        let write = Write { key, expect, put: value.map(fresh), ring: true, witnessed: false };
         match self.store.write(&self.namespace, &[write]).await?.pop() {
             Some(Outcome::Applied) => Ok(true),
             Some(Outcome::Failed(error)) => Err(error.into()),
@@ -272,14 +284,14 @@ impl Operator {
         }
     }
 
-    async fn epoch_of(&self, name: &Name) -> Result<Epoch, Error> {
+    pub(super) async fn epoch_of(&self, name: &Name) -> Result<Epoch, Error> {
         let missing = || Error::NoSuchRole { role: name.clone(), namespace: self.namespace.clone() };
         super::epoch(&self.store, &self.namespace).await?.ok_or_else(missing)
     }
 }
 
 /// Others may change the same register; so often we try on top of it.
-const TRIES: usize = 20;
+pub(super) const TRIES: usize = 20;
 
 /// Why a node that is not live cannot lead.
 fn not_there(state: NodeState) -> String {

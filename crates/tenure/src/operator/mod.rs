@@ -4,12 +4,15 @@
 //! where leaders look.
 
 mod ask;
+mod audit;
 mod past;
 mod pulse;
 mod registers;
 mod snapshot;
+mod tasks;
 mod watch;
 
+pub use audit::{Act, Deed};
 pub use snapshot::{NodeReport, NodeState, RoleReport, RoleState, Snapshot};
 pub use tenure_core::record::Order;
 pub use watch::{Change, Watch};
@@ -38,6 +41,12 @@ impl Operator {
     /// An operator of that name, on that namespace of that store.
     pub fn new(store: SharedStore, namespace: Name, by: impl Into<String>) -> Self {
         Self { store, namespace, by: by.into() }
+    }
+
+    /// The same operator, acting for somebody else.
+    #[must_use]
+    pub fn acting_for(&self, by: impl Into<String>) -> Self {
+        Self { by: by.into(), ..self.clone() }
     }
 
     /// The store.

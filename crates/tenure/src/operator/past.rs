@@ -15,15 +15,24 @@ impl Operator {
     /// History is written after the fact. What it lacks yet is taken from the registers: the newest tenure, and the end
     /// of one whose leader died.
     pub async fn history(&self, role: Option<&Name>) -> Result<BTreeMap<Name, History>, Error> {
+        self.past(role.map(std::slice::from_ref)).await
+    }
+
+    /// Past tenures of some roles.
+    pub async fn histories(&self, roles: &[Name]) -> Result<BTreeMap<Name, History>, Error> {
+        self.past(Some(roles)).await
+    }
+
+    async fn past(&self, roles: Option<&[Name]>) -> Result<BTreeMap<Name, History>, Error> {
         let Some(epoch) = super::epoch(&self.store, &self.namespace).await? else {
             return Ok(BTreeMap::new());
         };
         let kinds = [Kind::History, Kind::Role];
-        let query = match role {
-            Some(role) => Query {
-                keys: kinds.map(|kind| Key::Named(epoch, kind, role.clone())).into(),
-                kinds: Vec::new(),
-            },
+        let query = match roles {
+            Some(roles) => {
+                let keys = |role: &Name| kinds.map(|kind| Key::Named(epoch, kind, role.clone()));
+                Query { keys: roles.iter().flat_map(keys).collect(), kinds: Vec::new() }
+            }
             None => Query { keys: Vec::new(), kinds: kinds.map(|kind| (epoch, kind)).into() },
         };
         let (mut books, mut roles) = (BTreeMap::<Name, History>::new(), BTreeMap::<Name, Role>::new());

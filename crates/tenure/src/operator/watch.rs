@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use futures_util::stream::BoxStream;
 use futures_util::{FutureExt, StreamExt};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use tenure_core::record::{Order, Reason};
 
 use super::pulse::Monitor;
@@ -21,6 +21,8 @@ pub struct Watch {
     monitor: Monitor,
     last: Snapshot,
     pause: Duration,
+    /// How long the last look took.
+    took: Duration,
 }
 
 impl std::fmt::Debug for Watch {
@@ -30,7 +32,7 @@ impl std::fmt::Debug for Watch {
 }
 
 /// Something that changed.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum Change {
@@ -145,13 +147,22 @@ impl Change {
 const RARELY: Duration = Duration::from_secs(1);
 /// And not more often than this, however short a ttl is.
 const OFTEN: Duration = Duration::from_millis(50);
+/// After a look it rests for so many times as long as the look took.
+const RESTED: u32 = 4;
 
 impl Operator {
     /// Begins to watch: from here on nothing is missed.
     pub async fn watch(&self) -> Result<Watch, Error> {
         let changes = self.changes(RARELY);
         let (operator, last) = (self.clone(), Snapshot::default());
-        let mut watch = Watch { operator, changes, monitor: Monitor::default(), last, pause: RARELY };
+        let mut watch = Watch {
+            operator,
+            changes,
+            monitor: Monitor::default(),
+            last,
+            pause: RARELY,
+            took: Duration::ZERO,
+        };
         watch.last = watch.look().await?;
         Ok(watch)
     }
@@ -167,15 +178,26 @@ impl Watch {
     /// Waits until something has changed, and tells what. After an error it may be called again.
     pub async fn next(&mut self) -> Result<Vec<Change>, Error> {
         loop {
-            let _ = tokio::time::timeout(self.pause, self.changes.next()).await;
-            while let Some(Some(())) = self.changes.next().now_or_never() {}
-            let now = self.look().await?;
-            let changes = difference(&self.last, &now);
-            self.last = now;
+            let changes = self.look_again().await?;
             if !changes.is_empty() {
                 return Ok(changes);
             }
         }
+    }
+
+    /// Waits until it is time to look again, looks once, and tells what has changed since, if anything has. With very
+    /// many roles it looks less often, so that looking takes a fifth of a core at most. After an error it may be called
+    /// again.
+    pub async fn look_again(&mut self) -> Result<Vec<Change>, Error> {
+        tokio::time::sleep(self.took * RESTED).await;
+        let _ = tokio::time::timeout(self.pause, self.changes.next()).await;
+        while let Some(Some(())) = self.changes.next().now_or_never() {}
+        let began = std::time::Instant::now();
+        let now = self.look().await?;
+        let changes = difference(&self.last, &now);
+        self.last = now;
+        self.took = began.elapsed();
+        Ok(changes)
     }
 
     async fn look(&mut self) -> Result<Snapshot, Error> {

@@ -37,6 +37,14 @@ impl StoreError {
         Self { fate: Fate::NotApplied, ..Self::unknown(store, message) }
     }
 
+    /// A witnessed write of a session whose connection is gone: nothing happened, nor will, nor can any later one.
+    #[must_use]
+    pub fn severed(store: &'static str) -> Self {
+        let message =
+            "the connection that the server knew this session by has dropped; a new session is opened";
+        Self { fate: Fate::Severed, ..Self::unknown(store, message) }
+    }
+
     /// Trying again will not help until a person has done something.
     #[must_use]
     pub fn permanent(mut self) -> Self {
@@ -55,6 +63,12 @@ impl StoreError {
     #[must_use]
     pub fn fate(&self) -> Fate {
         self.fate
+    }
+
+    /// What went wrong, without the name of the store.
+    #[cfg(feature = "peers")]
+    pub(super) fn message(&self) -> &str {
+        &self.message
     }
 
     /// Whether trying again can help.

@@ -11,10 +11,11 @@ use futures_util::stream::BoxStream;
 use tenure_core::Entropy;
 
 use super::hub::{Hub, lock};
-use super::rules::{Verdict, check_batch, judge};
+use super::registers::{Registers, apply, select, signal_of};
+use super::rules::check_batch;
 use super::{
-    Class, Description, Entry, Fate, Key, Name, Outcome, Query, SessionId, Signal, Store, StoreError, Value,
-    Version, Witness, Write,
+    Class, Description, Entry, Evidence, Fate, Key, Name, Outcome, Query, SessionId, Signal, Store,
+    StoreError, Takeover, Witness, Write,
 };
 use crate::clock::KernelEntropy;
 
@@ -23,14 +24,16 @@ const STORE: &str = "memory";
 /// A handle on registers in this process.
 ///
 /// A clone is another handle on the same registers, as another process would have on a server: each has its own
-/// watches, and [`Store::close`] closes one handle only.
+/// watches and its own connection, so to speak, and [`Store::close`] closes one handle only.
 ///
 /// The other methods are for your tests: [`fail`](Self::fail), [`delay`](Self::delay) and [`forget`](Self::forget)
-/// trouble every handle on these registers.
+/// trouble every handle on these registers, [`sever`](Self::sever) this one.
 pub struct Memory {
     shared: Arc<Shared>,
     hub: Arc<Hub>,
     closed: AtomicBool,
+    /// Which handle this is.
+    id: u128,
 }
 
 #[derive(Default)]
@@ -41,10 +44,56 @@ struct Shared {
 
 #[derive(Default)]
 struct State {
-    registers: BTreeMap<Name, BTreeMap<Key, (Version, Value)>>,
+    registers: BTreeMap<Name, Registers>,
     life: u128,
     failing: Option<Fate>,
     delay: Duration,
+    locks: Locks,
+}
+
+/// Which handle holds the witness of which session, as a server knows which connection holds a lock.
+#[derive(Default)]
+struct Locks {
+    held: BTreeMap<(Name, SessionId), u128>,
+    /// Every session whose lock was ever taken.
+    taken: BTreeSet<(Name, SessionId)>,
+    attended: Vec<(Name, SessionId, Weak<Hub>)>,
+}
+
+impl Locks {
+    /// Takes the lock of a session, unless it ever was.
+    fn take(&mut self, namespace: &Name, session: SessionId, handle: u128) -> bool {
+        let fresh = self.taken.insert((namespace.clone(), session));
+        if fresh {
+            self.held.insert((namespace.clone(), session), handle);
+        }
+        fresh
+    }
+
+    fn is_held(&self, namespace: &Name, key: &Key) -> bool {
+        matches!(key, Key::Session(_, session) if self.held.contains_key(&(namespace.clone(), *session)))
+    }
+
+    /// Frees what `handle` holds, and tells those who attend to it.
+    fn free(&mut self, life: u128, handle: u128) {
+        self.held.retain(|_, holder| *holder != handle);
+        let held = &self.held;
+        self.attended.retain(|(namespace, session, hub)| {
+            let wait = held.contains_key(&(namespace.clone(), *session));
+            if let Some(hub) = hub.upgrade().filter(|_| !wait) {
+                hub.send(namespace, &disconnected(life, *session));
+            }
+            wait
+        });
+    }
+}
+
+fn witness_of(life: u128, session: SessionId) -> String {
+    format!("memory:{life:032x}:{session}")
+}
+
+fn disconnected(life: u128, session: SessionId) -> Signal {
+    Signal::Witnessed(Evidence::Disconnected { session, witness: witness_of(life, session) })
 }
 
 impl Memory {
@@ -74,13 +123,22 @@ impl Memory {
         let mut state = lock(&self.shared.state);
         state.registers.clear();
         state.life = KernelEntropy.nonce();
+        state.locks = Locks::default();
         self.shared.each_hub(|hub| hub.send_all(&Signal::Forgot));
+    }
+
+    /// Drops the connection of this handle, as a network would, and opens another one: the witnesses of its sessions
+    /// are gone for good.
+    pub fn sever(&self) {
+        let mut state = lock(&self.shared.state);
+        let life = state.life;
+        state.locks.free(life, self.id);
     }
 
     fn on(shared: Arc<Shared>) -> Self {
         let hub = Arc::new(Hub::default());
         lock(&shared.handles).push(Arc::downgrade(&hub));
-        Self { shared, hub, closed: AtomicBool::new(false) }
+        Self { shared, hub, closed: AtomicBool::new(false), id: KernelEntropy.nonce() }
     }
 
     /// What precedes every operation: the handle is open, the delay is over, and what [`Memory::fail`] says.
@@ -113,9 +171,15 @@ impl Shared {
     /// Signals leave while the registers are locked, so that they come in the order of the writes.
     fn carry_out(&self, namespace: &Name, writes: &[Write]) -> Vec<Outcome> {
         let mut state = lock(&self.state);
-        let registers = state.registers.entry(namespace.clone()).or_default();
-        let outcome = |write| {
-            let outcome = apply(registers, write);
+        let State { registers, locks, .. } = &mut *state;
+        let registers = registers.entry(namespace.clone()).or_default();
+        let outcome = |write: &Write| {
+            let proven = write.witnessed && locks.is_held(namespace, &write.key);
+            let outcome = if proven {
+                apply(STORE, registers, &Write { witnessed: false, ..write.clone() })
+            } else {
+                apply(STORE, registers, write)
+            };
             if write.ring && matches!(outcome, Outcome::Applied) {
                 let signal = signal_of(write);
                 self.each_hub(|hub| hub.send(namespace, &signal));
@@ -124,33 +188,6 @@ impl Shared {
         };
         writes.iter().map(outcome).collect()
     }
-}
-
-fn apply(registers: &mut BTreeMap<Key, (Version, Value)>, write: &Write) -> Outcome {
-    let current = registers.get(&write.key);
-    match judge(STORE, write, current.map(|(version, value)| (*version, value.token))) {
-        Verdict::Conflict => Outcome::Conflict(current.map(|found| entry(&write.key, found))),
-        Verdict::Refuse(why) => Outcome::Failed(why),
-        Verdict::Apply => {
-            match &write.put {
-                Some(put) => registers.insert(write.key.clone(), put.clone()),
-                None => registers.remove(&write.key),
-            };
-            Outcome::Applied
-        }
-    }
-}
-
-/// A deletion has no content to show: look again.
-fn signal_of(write: &Write) -> Signal {
-    match &write.put {
-        Some(put) => Signal::Changed(entry(&write.key, put)),
-        None => Signal::Resync,
-    }
-}
-
-fn entry(key: &Key, (version, value): &(Version, Value)) -> Entry {
-    Entry { key: key.clone(), version: *version, value: value.clone() }
 }
 
 impl Default for Memory {
@@ -162,6 +199,12 @@ impl Default for Memory {
 impl Clone for Memory {
     fn clone(&self) -> Self {
         Self::on(self.shared.clone())
+    }
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        self.sever();
     }
 }
 
@@ -185,10 +228,7 @@ impl Store for Memory {
         }
         let state = lock(&self.shared.state);
         let Some(registers) = state.registers.get(namespace) else { return Ok(Vec::new()) };
-        let wanted: BTreeSet<&Key> = query.keys.iter().collect();
-        let listed = |key: &Key| query.kinds.contains(&(key.epoch(), key.kind()));
-        let found = registers.iter().filter(|(key, _)| wanted.contains(key) || listed(key));
-        Ok(found.map(|(key, value)| entry(key, value)).collect())
+        Ok(select(registers, query))
     }
 
     async fn write(&self, namespace: &Name, writes: &[Write]) -> Result<Vec<Outcome>, StoreError> {
@@ -202,15 +242,47 @@ impl Store for Memory {
         self.hub.watch(namespace)
     }
 
-    async fn attest(&self, _: &Name, _: SessionId) -> Result<Option<Witness>, StoreError> {
-        self.begin().await.map(|_| None)
+    async fn attest(
+        &self,
+        namespace: &Name,
+        session: SessionId,
+        takeover: Takeover,
+    ) -> Result<Option<Witness>, StoreError> {
+        let answer_lost = self.begin().await?.is_some();
+        let mut state = lock(&self.shared.state);
+        if takeover == Takeover::Strict || !state.locks.take(namespace, session, self.id) {
+            return Ok(None);
+        }
+        let id = witness_of(state.life, session);
+        if answer_lost { Err(lost()) } else { Ok(Some(Witness { id, covers_work: false, connection: true })) }
     }
 
-    fn release(&self, _: &Name, _: SessionId) {}
+    fn release(&self, namespace: &Name, session: SessionId) {
+        let held = &mut lock(&self.shared.state).locks.held;
+        held.retain(|(space, id), holder| space != namespace || *id != session || *holder != self.id);
+    }
 
-    fn attend(&self, _: &Name, _: SessionId, _: &str) {}
+    fn attend(&self, namespace: &Name, session: SessionId, witness: &str, takeover: Takeover) {
+        let mut state = lock(&self.shared.state);
+        let life = state.life;
+        if takeover == Takeover::Strict || witness != witness_of(life, session) {
+            return;
+        }
+        if state.locks.held.contains_key(&(namespace.clone(), session)) {
+            let attended = (namespace.clone(), session, Arc::downgrade(&self.hub));
+            state.locks.attended.push(attended);
+        } else {
+            self.hub.send(namespace, &disconnected(life, session));
+        }
+    }
 
-    fn ignore(&self, _: &Name, _: SessionId) {}
+    fn ignore(&self, namespace: &Name, session: SessionId) {
+        let own = Arc::downgrade(&self.hub);
+        let is_own = |(space, id, hub): &(Name, SessionId, Weak<Hub>)| {
+            space == namespace && *id == session && hub.ptr_eq(&own)
+        };
+        lock(&self.shared.state).locks.attended.retain(|attended| !is_own(attended));
+    }
 
     async fn describe(&self) -> Result<Description, StoreError> {
         if self.begin().await?.is_some() {
@@ -222,7 +294,7 @@ impl Store for Memory {
             about: self.to_string(),
             rings: true,
             witnesses_death: false,
-            witnesses_disconnect: false,
+            witnesses_disconnect: true,
             remarks: vec!["it ends with this process: other processes cannot take part".to_owned()],
         })
     }
@@ -230,5 +302,6 @@ impl Store for Memory {
     async fn close(&self) {
         self.closed.store(true, Ordering::Release);
         self.hub.close();
+        self.sever();
     }
 }

@@ -3,13 +3,26 @@
 //! Safety is argued once, above this line, and not once per database: whatever keeps the clauses of [`Store`] can
 //! carry elections. `tenure::conformance` (a feature) has one test for each clause, for stores of your own too.
 
+#[cfg(any(feature = "mysql", feature = "redis"))]
+mod crypto;
 mod error;
+#[cfg(any(feature = "mysql", feature = "postgres"))]
+mod hash;
 mod hub;
 mod memory;
+#[cfg(feature = "mysql")]
+mod mysql;
+#[cfg(any(feature = "mysql", feature = "postgres"))]
+mod params;
+#[cfg(feature = "peers")]
+mod peers;
 #[cfg(feature = "postgres")]
 mod postgres;
 #[cfg(feature = "redis")]
 mod redis;
+mod registers;
+#[cfg(any(feature = "mysql", feature = "postgres", feature = "redis"))]
+mod room;
 mod rules;
 #[cfg(feature = "sqlite")]
 mod sqlite;
@@ -18,6 +31,10 @@ mod value;
 
 pub use error::{Retry, StoreError};
 pub use memory::Memory;
+#[cfg(feature = "mysql")]
+pub use mysql::Mysql;
+#[cfg(feature = "peers")]
+pub use peers::{Group, Peers, Seat};
 #[cfg(feature = "postgres")]
 pub use postgres::Postgres;
 #[cfg(feature = "redis")]
@@ -25,7 +42,7 @@ pub use redis::Redis;
 pub use rules::{MAX_BATCH, MAX_VALUE};
 #[cfg(feature = "sqlite")]
 pub use sqlite::Sqlite;
-pub use url::open;
+pub use url::{open, visit};
 pub use value::Value;
 
 use std::fmt;
@@ -36,7 +53,7 @@ use async_trait::async_trait;
 use futures_util::stream::BoxStream;
 pub use tenure_core::engine::Class;
 pub use tenure_core::record::Witness;
-pub use tenure_core::{Epoch, Evidence, Fate, Key, Kind, Name, Query, SessionId, Version};
+pub use tenure_core::{Epoch, Evidence, Fate, Key, Kind, Name, Query, SessionId, Takeover, Version};
 
 /// A register as it was found, its content not yet read.
 pub type Entry = tenure_core::Entry<Value>;
@@ -136,13 +153,29 @@ pub struct Description {
 /// - **S3** Signals MUST NOT cross namespaces.
 ///
 /// Witnesses
-/// - **E1** [`Store::attest`] MUST have taken hold of the witness before it returns, and the store MUST hold it
-///   until [`Store::release`] or the death of the process; neither [`Store::close`] nor dropping the store lets go
-///   of it, because the work may still be running.
-/// - **E2** After [`Store::attend`], [`Evidence`] MUST come once the holder died, and MUST NOT come while anybody
-///   holds the witness. It need not come after [`Store::release`]. A witness that cannot be found, or is not the one
-///   named, is no evidence.
+/// - **E1** [`Store::attest`] MUST have taken hold of the witness before it returns. A witness of death
+///   ([`Description::witnesses_death`]) MUST be held until [`Store::release`] or the death of the process; neither
+///   [`Store::close`] nor dropping the store lets go of it, because the work may still be running.
+/// - **E2** After [`Store::attend`], [`Evidence::Dead`] MUST come once the holder died, and MUST NOT come while
+///   anybody holds the witness. It need not come after [`Store::release`]. A witness that cannot be found, or is not
+///   the one named, is no evidence.
 /// - **E3** A store without witnesses answers `None` to `attest`, and nothing ever to `attend`.
+///
+/// Connections as witnesses ([`Description::witnesses_disconnect`]), for sessions that are
+/// [`Takeover::OnDisconnect`]. The witness of a session is a lock that a connection holds for as long as it lives.
+/// - **E4** The lock is taken once for each session id and never again: a second `attest`, also after the connection
+///   was lost or the witness released, MUST NOT give a witness, on this handle or, while it is held, on another one.
+/// - **E5** A write with [`Write::witnessed`] MUST be applied only if the connection that took the lock of the session
+///   whose register it writes holds it still, proven in the same step as the compare-and-set. Otherwise it MUST
+///   change nothing and answer [`Outcome::Failed`] with [`Fate::Severed`], whatever version it expects, and so MUST
+///   every later one of that session. That the handle has another connection by then changes nothing.
+/// - **E6** After [`Store::attend`], [`Evidence::Disconnected`] MUST come soon once the lock is free: the connection
+///   was lost, the handle closed or the process killed; also if that was before `attend`. It MUST NOT come while the
+///   lock is held, nor for a witness that is not the one named. **Once it has come, no witnessed write of that session
+///   is begun that will ever be applied.** It need not come after [`Store::release`].
+/// - **E7** A strict session pays for none of this: `attest` MAY answer `None` to it and `attend` MAY do nothing, and
+///   a write that is not `witnessed` MUST NOT be refused because a lock was lost. What cannot keep E4 to E6 (a pooler
+///   stands between) MUST answer `None`, and its description say why.
 ///
 /// Namespaces
 /// - **N1** Registers of one namespace are invisible in another, and names differ by every byte: `Node-A`,
@@ -158,14 +191,21 @@ pub trait Store: fmt::Debug + fmt::Display + Send + Sync + 'static {
     /// Tells of changes, and of what witnesses saw, from the moment of this call until it is dropped.
     fn watch(&self, namespace: &Name) -> BoxStream<'static, Signal>;
 
-    /// Takes hold of a witness for a session of this process that is about to be opened, if there is any.
-    async fn attest(&self, namespace: &Name, session: SessionId) -> Result<Option<Witness>, StoreError>;
+    /// Takes hold of a witness for a session of this process that is about to be opened, if there is any that is of use
+    /// to a session of that kind.
+    async fn attest(
+        &self,
+        namespace: &Name,
+        session: SessionId,
+        takeover: Takeover,
+    ) -> Result<Option<Witness>, StoreError>;
 
     /// Lets go of the witness of a session that is over.
     fn release(&self, namespace: &Name, session: SessionId);
 
-    /// Tells, through every open watch of the namespace, when the witness of that session lets go.
-    fn attend(&self, namespace: &Name, session: SessionId, witness: &str);
+    /// Tells, through every open watch of the namespace, when the witness of that session lets go. `takeover` is what
+    /// its record says: to a strict session a dropped connection means nothing.
+    fn attend(&self, namespace: &Name, session: SessionId, witness: &str, takeover: Takeover);
 
     /// Undoes [`Store::attend`]; evidence may still come.
     fn ignore(&self, namespace: &Name, session: SessionId);

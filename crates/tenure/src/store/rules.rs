@@ -30,12 +30,16 @@ pub(super) fn check_batch(store: &'static str, writes: &[Write]) -> Result<(), S
 }
 
 /// Decides about one write, given the version and token that the register has now (none: it is absent). The version
-/// is looked at first: whoever is out of date learns what is there.
+/// is looked at first: whoever is out of date learns what is there. A store whose connections are witnesses proves the
+/// lock first, and asks here about the write without its flag; to the others no lock was ever taken.
 pub(super) fn judge(
     store: &'static str,
     write: &Write,
     current: Option<(Version, Option<Token>)>,
 ) -> Verdict {
+    if write.witnessed {
+        return Verdict::Refuse(StoreError::severed(store));
+    }
     if write.expect != current.map(|(version, _)| version) {
         return Verdict::Conflict;
     }

@@ -16,6 +16,8 @@ const STORE: &str = "store";
 /// | `sqlite:` | the embedded store, in the user's state directory |
 /// | `sqlite:PATH`, `sqlite:///PATH` | the embedded store in that file, from here or from the root |
 /// | `postgres://user:password@host:port/database` | PostgreSQL; several hosts are tried for the primary |
+/// | `mysql://user:password@host:port/database` | MySQL or MariaDB |
+/// | `peers://HOST:PORT,…?secret-file=PATH` | the nodes themselves, by Raft; `me=HOST:PORT` makes this process a member |
 /// | `redis://HOST:PORT/DB`, `rediss://`, `redis+unix:///PATH`, `redis+sentinel://HOST:PORT,…/NAME` | a Redis or Valkey server |
 ///
 /// # Errors
@@ -24,7 +26,8 @@ const STORE: &str = "store";
 pub fn open(url: &str) -> Result<SharedStore, StoreError> {
     let Some((scheme, rest)) = url.split_once(':') else {
         return Err(refuse(format!(
-            "a store is named by a URL, such as {KNOWN}; a file is named as sqlite:PATH"
+            "a store is named by a URL, such as {}; a file is named as sqlite:PATH",
+            known()
         )));
     };
     match scheme {
@@ -34,19 +37,42 @@ pub fn open(url: &str) -> Result<SharedStore, StoreError> {
             redis(scheme, url)
         }
         "postgres" | "postgresql" => postgres(url),
-        "mysql" | "mariadb" => Err(lacking(scheme, "mysql")),
-        "peers" => Err(lacking(scheme, "peers")),
+        "mysql" | "mariadb" => mysql(scheme, url),
+        "peers" => peers(url),
         other => {
             let shown: String = other.chars().take(20).collect();
-            Err(refuse(format!("{shown:?} is not a kind of store; this build knows {KNOWN}")))
+            Err(refuse(format!("{shown:?} is not a kind of store; this build knows {}", known())))
         }
     }
 }
 
-#[cfg(feature = "sqlite")]
-const KNOWN: &str = "sqlite:, sqlite:PATH, memory: and memory:NAME";
-#[cfg(not(feature = "sqlite"))]
-const KNOWN: &str = "memory: and memory:NAME";
+/// Opens the store that a URL names without becoming a part of it: a URL that makes this process a member of a group of
+/// peers gives a client of that group. For those who only look, and for tools that run beside a member.
+///
+/// # Errors
+/// As [`open`].
+pub fn visit(url: &str) -> Result<SharedStore, StoreError> {
+    if !url.starts_with("peers://") {
+        return open(url);
+    }
+    // Of a parameter that is named twice, the last counts.
+    let joint = if url.contains('?') { '&' } else { '?' };
+    open(&format!("{url}{joint}member=false"))
+}
+
+/// What this build knows, for messages.
+fn known() -> String {
+    let kinds = [
+        (cfg!(feature = "sqlite"), "sqlite:, sqlite:PATH"),
+        (cfg!(feature = "postgres"), "postgres://HOST/DATABASE"),
+        (cfg!(feature = "mysql"), "mysql://HOST/DATABASE"),
+        (cfg!(feature = "redis"), "redis://HOST"),
+        (cfg!(feature = "peers"), "peers://HOST:PORT,…"),
+        (true, "memory: and memory:NAME"),
+    ];
+    let known: Vec<_> = kinds.into_iter().filter(|(built, _)| *built).map(|(_, kind)| kind).collect();
+    known.join(", ")
+}
 
 /// The registers of that name, which last as long as the process.
 fn memory(name: &str) -> Memory {
@@ -84,6 +110,16 @@ fn postgres(url: &str) -> Result<SharedStore, StoreError> {
     Err(lacking(url.split(':').next().unwrap_or_default(), "postgres"))
 }
 
+#[cfg(feature = "mysql")]
+fn mysql(_: &str, url: &str) -> Result<SharedStore, StoreError> {
+    Ok(Arc::new(super::Mysql::open(url)?))
+}
+
+#[cfg(not(feature = "mysql"))]
+fn mysql(scheme: &str, _: &str) -> Result<SharedStore, StoreError> {
+    Err(lacking(scheme, "mysql"))
+}
+
 #[cfg(feature = "redis")]
 fn redis(_: &str, url: &str) -> Result<SharedStore, StoreError> {
     Ok(Arc::new(super::Redis::open(url)?))
@@ -94,8 +130,19 @@ fn redis(scheme: &str, _: &str) -> Result<SharedStore, StoreError> {
     Err(lacking(scheme, "redis"))
 }
 
+#[cfg(feature = "peers")]
+fn peers(url: &str) -> Result<SharedStore, StoreError> {
+    Ok(Arc::new(super::Peers::open(url)?))
+}
+
+#[cfg(not(feature = "peers"))]
+fn peers(_: &str) -> Result<SharedStore, StoreError> {
+    Err(lacking("peers", "peers"))
+}
+
+#[allow(dead_code, reason = "a build with every store lacks none")]
 fn lacking(scheme: &str, feature: &str) -> StoreError {
-    refuse(format!("this build has no {scheme}: store (feature `{feature}`); it knows {KNOWN}"))
+    refuse(format!("this build has no {scheme}: store (feature `{feature}`); it knows {}", known()))
 }
 
 fn refuse(message: String) -> StoreError {
@@ -136,7 +183,14 @@ mod tests {
             ("postgres://u:hunter2@h/d", "no postgres: store"),
             #[cfg(feature = "postgres")]
             ("postgres://u:hunter2@h/d?hunter2", "cannot be read"),
+            #[cfg(not(feature = "mysql"))]
+            ("mysql://u:hunter2@h/d", "no mysql: store"),
+            #[cfg(feature = "mysql")]
+            ("mysql://u:hunter2@h/d?hunter2", "cannot be read"),
+            #[cfg(not(feature = "peers"))]
             ("peers:hunter2", "no peers: store"),
+            #[cfg(feature = "peers")]
+            ("peers:hunter2", "not a URL of peers"),
             ("hunter2", "URL"),
             ("nope://u:hunter2@h", "memory:NAME"),
             ("sqlite://relative.db", "sqlite:///PATH"),

@@ -2,77 +2,17 @@
 #![allow(dead_code, unreachable_pub)]
 
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
 use async_trait::async_trait;
-use futures_util::StreamExt;
-use futures_util::stream::BoxStream;
+use futures_util::future::BoxFuture;
 use tenure::clock::KernelEntropy;
 use tenure::conformance::Harness;
-use tenure::store::{
-    Entry, Epoch, Key, Kind, Name, Outcome, Postgres, Query, SharedStore, Signal, Store, Value, Version,
-    Write,
-};
+use tenure::store::{Postgres, SharedStore, open};
 use tenure_core::Entropy;
 use tenure_testkit::servers::postgres::Postgres as Server;
+use tokio_postgres::types::Type;
 
-/// Long enough for anything that happens at all.
-pub const PATIENCE: Duration = Duration::from_secs(30);
-
-pub async fn soon<T>(future: impl Future<Output = T>) -> T {
-    tokio::time::timeout(PATIENCE, future).await.expect("it happens in time")
-}
-
-pub fn name(text: &str) -> Name {
-    Name::new(text).expect("a valid name")
-}
-
-pub fn key(kind: Kind, text: &str) -> Key {
-    Key::Named(Epoch(5), kind, name(text))
-}
-
-/// A write that rings, of a text, under a new version.
-pub fn put(key: &Key, expect: Option<Version>, text: &str) -> Write {
-    let version = Version(KernelEntropy.nonce());
-    Write { key: key.clone(), expect, put: Some((version, Value::of(&text, None))), ring: true }
-}
-
-pub fn version(write: &Write) -> Version {
-    write.put.as_ref().expect("a write that puts").0
-}
-
-/// Writes what must succeed, and gives it back.
-pub async fn must(store: &dyn Store, space: &Name, write: Write) -> Write {
-    let outcomes = store.write(space, std::slice::from_ref(&write)).await.expect("the store takes writes");
-    assert!(matches!(outcomes[0], Outcome::Applied), "{outcomes:?}");
-    write
-}
-
-pub async fn get(store: &dyn Store, space: &Name, key: &Key) -> Option<Entry> {
-    let query = Query { keys: vec![key.clone()], kinds: Vec::new() };
-    store.read(space, &query).await.expect("the store can be read").pop()
-}
-
-/// Tries until the server is there again; a fault that a person has to see to is not waited for.
-pub async fn until_it_works(store: &dyn Store) {
-    let working = async {
-        while let Err(error) = store.describe().await {
-            assert_eq!(error.retry(), tenure::store::Retry::Soon, "{error}");
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-    };
-    soon(working).await;
-}
-
-/// Waits for a signal of that sort.
-pub async fn heard(watch: &mut BoxStream<'static, Signal>, wanted: impl Fn(&Signal) -> bool) -> Signal {
-    loop {
-        let signal = soon(watch.next()).await.expect("the watch goes on");
-        if wanted(&signal) {
-            return signal;
-        }
-    }
-}
+use crate::server_kit::soon;
 
 /// A server of its own for each test.
 pub struct OneServer(pub Mutex<Server>);
@@ -114,6 +54,22 @@ pub async fn sql(url: &str) -> tokio_postgres::Client {
     client
 }
 
+/// Ends every connection of that name, and waits until the server has let go of them.
+pub async fn sever(admin: &tokio_postgres::Client, application: &str) {
+    // In two steps, or the server may end everybody before it looks at their names.
+    let sql = "WITH doomed AS MATERIALIZED (SELECT pid FROM pg_stat_activity WHERE application_name = $1)
+        SELECT pid, pg_terminate_backend(pid) FROM doomed";
+    let ended = admin.query_typed(sql, &[(&application, Type::TEXT)]).await.expect("a superuser");
+    let pids: Vec<i32> = ended.iter().map(|row| row.get(0)).collect();
+    let gone = async {
+        let sql = "SELECT 1 FROM pg_stat_activity WHERE pid = ANY($1)";
+        while !admin.query_typed(sql, &[(&pids, Type::INT4_ARRAY)]).await.expect("an answer").is_empty() {
+            tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+        }
+    };
+    soon(gone).await;
+}
+
 #[async_trait]
 impl Harness for OneServer {
     async fn open(&self) -> SharedStore {
@@ -122,6 +78,14 @@ impl Harness for OneServer {
 
     async fn restart(&self) {
         self.server().crash_and_restart();
+    }
+
+    /// The handle has a name of its own on the server, which ends both of its connections.
+    async fn severable(&self) -> Option<(SharedStore, BoxFuture<'static, ()>)> {
+        let own = format!("tenure-{:032x}", KernelEntropy.nonce());
+        let store = open(&format!("{}?application_name={own}", self.url())).expect("the URL can be read");
+        let admin = self.admin().await;
+        Some((store, Box::pin(async move { sever(&admin, &own).await })))
     }
 
     fn secrets(&self) -> Vec<String> {

@@ -35,7 +35,13 @@ pub fn node(name: &str) -> Key {
 
 pub fn put(key: &Key, expect: Option<Version>, number: u64) -> Write {
     let version = Version(KernelEntropy.nonce());
-    Write { key: key.clone(), expect, put: Some((version, Value::of(&number, None))), ring: true }
+    Write {
+        key: key.clone(),
+        expect,
+        put: Some((version, Value::of(&number, None))),
+        ring: true,
+        witnessed: false,
+    }
 }
 
 /// The next signal, or the end of the watch; fails if neither comes.
@@ -138,7 +144,11 @@ async fn carry_out(task: &str, file: &Path) {
     };
     match task.split_once(' ').unwrap_or((task, "")) {
         ("hold", session) => {
-            let witness = store.attest(&SPACE(), session.parse().unwrap()).await.unwrap().unwrap();
+            let witness = store
+                .attest(&SPACE(), session.parse().unwrap(), tenure::Takeover::Strict)
+                .await
+                .unwrap()
+                .unwrap();
             say(witness.id);
             wait_for_the_end();
         }

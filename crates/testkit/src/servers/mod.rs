@@ -2,6 +2,7 @@
 //!
 //! A server that is not installed is a failure that says what to install, never a skip.
 
+pub mod mysql;
 pub mod postgres;
 pub mod redis;
 
@@ -21,6 +22,19 @@ pub struct Server {
     child: Child,
     port: u16,
     dir: TempDir,
+}
+
+/// A temporary directory in memory, where there is one. What servers make durable is durable enough for those who kill
+/// nothing but processes, and the tests do not wait for a disk that others keep busy.
+///
+/// # Panics
+/// If there is no room.
+#[must_use]
+pub fn scratch() -> TempDir {
+    let memory = Path::new("/dev/shm");
+    let made =
+        if memory.is_dir() { TempDir::new_in(memory).or_else(|_| TempDir::new()) } else { TempDir::new() };
+    made.expect("a temporary directory")
 }
 
 /// A port of the loopback interface that nobody uses. Somebody else may take it before the server does; then the
@@ -118,7 +132,7 @@ impl Server {
     #[must_use]
     pub fn crash(mut self) -> TempDir {
         self.kill();
-        std::mem::replace(&mut self.dir, TempDir::new().expect("a temporary directory"))
+        std::mem::replace(&mut self.dir, scratch())
     }
 
     fn kill(&mut self) {
@@ -133,4 +147,35 @@ impl Drop for Server {
     fn drop(&mut self) {
         self.kill();
     }
+}
+
+/// A data directory that was made once for this version of a server, beside the test programs: making one takes longer
+/// than most tests. `make` is given a directory to work in and says where in it the result is. Whoever comes first wins;
+/// all are the same.
+fn template(server: &str, version: &str, make: impl FnOnce(&Path) -> PathBuf) -> PathBuf {
+    let version: String = version.chars().filter(|c| c.is_ascii_digit() || *c == '.').collect();
+    let program = std::env::current_exe().expect("a test program has a path");
+    let target = program.parent().and_then(Path::parent).expect("it lies in target/");
+    let place = target.join(format!("{server}-template-{version}"));
+    if !place.exists() {
+        let dir = scratch();
+        let made = make(dir.path());
+        let new = place.with_extension(format!("new-{}", std::process::id()));
+        copy(&made, &new);
+        if std::fs::rename(&new, &place).is_err() {
+            let _ = std::fs::remove_dir_all(&new);
+        }
+    }
+    place
+}
+
+fn copy(from: &Path, to: &Path) {
+    run(Command::new("cp").arg("-a").arg(from).arg(to));
+}
+
+/// Runs a program to its end and gives what it printed.
+fn run(command: &mut Command) -> String {
+    let done = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
+    assert!(done.status.success(), "{command:?}: {}", String::from_utf8_lossy(&done.stderr));
+    String::from_utf8_lossy(&done.stdout).into_owned()
 }

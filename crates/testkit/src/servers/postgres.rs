@@ -12,7 +12,7 @@ use std::time::Duration;
 use rustix::process::{Pid, Signal, getuid, kill_process};
 use tempfile::TempDir;
 
-use super::{Server, free_port, program};
+use super::{Server, copy, free_port, program, run, scratch};
 
 /// The user that the package makes.
 const USER: &str = "postgres";
@@ -32,7 +32,7 @@ impl Postgres {
     /// If it is not installed or does not come up.
     #[must_use]
     pub fn start(settings: &[&str]) -> Self {
-        let dir = TempDir::new().expect("a temporary directory");
+        let dir = scratch();
         copy(template(), &dir.path().join("data"));
         hand_over(dir.path());
         let settings = settings.iter().map(|setting| (*setting).to_owned()).collect();
@@ -59,6 +59,13 @@ impl Postgres {
         self.port
     }
 
+    /// What it has logged since it was last started.
+    #[must_use]
+    pub fn log(&self) -> String {
+        let log = self.server.as_ref().map(|server| std::fs::read(server.dir().join("server.log")));
+        log.and_then(Result::ok).map(|log| String::from_utf8_lossy(&log).into_owned()).unwrap_or_default()
+    }
+
     /// Freezes every process of it.
     pub fn freeze(&self) {
         self.signal(Signal::STOP);
@@ -82,10 +89,7 @@ impl Postgres {
     #[must_use]
     pub fn crash(&mut self) -> TempDir {
         self.signal(Signal::KILL);
-        self.server
-            .take()
-            .map(Server::crash)
-            .unwrap_or_else(|| TempDir::new().expect("a temporary directory"))
+        self.server.take().map(Server::crash).unwrap_or_else(scratch)
     }
 
     /// Starts it in that directory.
@@ -137,7 +141,7 @@ impl Drop for Postgres {
 /// If it is not installed or does not come up.
 #[must_use]
 pub fn pgbouncer(postgres: &Postgres) -> Server {
-    let (dir, port) = (TempDir::new().expect("a temporary directory"), free_port());
+    let (dir, port) = (scratch(), free_port());
     let (config, users) = (dir.path().join("pgbouncer.ini"), dir.path().join("users.txt"));
     let text = format!(
         "[databases]\n* = host=127.0.0.1 port={}\n[pgbouncer]\nlisten_addr=127.0.0.1\nlisten_port={port}\n\
@@ -182,34 +186,15 @@ fn template() -> &'static Path {
     MADE.get_or_init(|| {
         let initdb = binary("initdb");
         let version = run(Command::new(&initdb).arg("--version"));
-        let version: String = version.chars().filter(|c| c.is_ascii_digit() || *c == '.').collect();
-        let program = std::env::current_exe().expect("a test program has a path");
-        let target = program.parent().and_then(Path::parent).expect("it lies in target/");
-        let place = target.join(format!("postgres-template-{version}"));
-        if !place.exists() {
-            make_template(&initdb, &place);
-        }
-        place
+        super::template("postgres", &version, |dir| {
+            hand_over(dir);
+            let data = dir.join("data");
+            let mut command = unprivileged(&initdb);
+            command.arg("-D").arg(&data).args(["-A", "trust", "-U", USER, "--no-sync", "--wal-segsize=1"]);
+            run(command.args(["-E", "UTF8", "--locale=C"]).current_dir("/"));
+            data
+        })
     })
-}
-
-/// Whoever comes first wins; all are the same.
-fn make_template(initdb: &Path, place: &Path) {
-    let dir = TempDir::new().expect("a temporary directory");
-    hand_over(dir.path());
-    let data = dir.path().join("data");
-    let mut command = unprivileged(initdb);
-    command.arg("-D").arg(&data).args(["-A", "trust", "-U", USER, "--no-sync", "--wal-segsize=1"]);
-    run(command.args(["-E", "UTF8", "--locale=C"]).current_dir("/"));
-    let new = place.with_extension(format!("new-{}", std::process::id()));
-    copy(&data, &new);
-    if std::fs::rename(&new, place).is_err() {
-        let _ = std::fs::remove_dir_all(&new);
-    }
-}
-
-fn copy(from: &Path, to: &Path) {
-    run(Command::new("cp").arg("-a").arg(from).arg(to));
 }
 
 /// Gives a directory to the user that the server runs as.
@@ -238,10 +223,4 @@ fn binary(name: &str) -> PathBuf {
     folders.sort();
     let folders: Vec<_> = folders.iter().rev().map(String::as_str).collect();
     program(name, "postgresql", &folders)
-}
-
-fn run(command: &mut Command) -> String {
-    let done = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
-    assert!(done.status.success(), "{command:?}: {}", String::from_utf8_lossy(&done.stderr));
-    String::from_utf8_lossy(&done.stdout).into_owned()
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use tempfile::TempDir;
 
-use super::{Server, free_port, program};
+use super::{Server, free_port, program, scratch};
 
 const PACKAGE: &str = "redis-server";
 
@@ -31,7 +31,7 @@ pub fn durable() -> Server {
 /// If it does not start, or is not installed.
 #[must_use]
 pub fn start(settings: &[&str]) -> Server {
-    start_in(TempDir::new().expect("a temporary directory"), free_port(), settings)
+    start_in(scratch(), free_port(), settings)
 }
 
 /// A server on the data of an earlier one.
@@ -52,7 +52,7 @@ pub fn start_in(dir: TempDir, port: u16, settings: &[&str]) -> Server {
 /// If it does not start, or is not installed.
 #[must_use]
 pub fn sentinel(port: u16, quorum: u32) -> Server {
-    let dir = TempDir::new().expect("a temporary directory");
+    let dir = scratch();
     let own = free_port();
     let file = dir.path().join("sentinel.conf");
     write_sentinel_file(&file, own, port, quorum);

@@ -13,8 +13,6 @@ use self::paint::Paint;
 use super::verdict::Verdict;
 use super::world::World;
 
-pub(super) use self::paint::colour_wanted;
-
 /// How much of the past the timeline shows.
 const WINDOW: Duration = Duration::from_secs(60);
 

@@ -28,7 +28,7 @@ pub async fn main(common: &Common) -> Result<Exit, Exit> {
     let store = operator.store();
     let description = store.describe().await?;
     let watch = clock::Stopwatch::start();
-    let figures = probe::probe(store, &common.store).await?;
+    let figures = probe::probe(store, &common.store_url()).await?;
     let clock = watch.stop();
     let snapshot = operator.snapshot().await?;
     let report = Report {
@@ -76,9 +76,9 @@ impl Report {
                     .to_owned(),
             );
         }
-        if description.witnesses_death && !figures.attests {
+        if (description.witnesses_death || description.witnesses_disconnect) && !figures.attests {
             problems.push(
-                "it promises to witness deaths, but takes no hold of a witness: report this".to_owned(),
+                "it promises to witness deaths or dropped connections, but takes no hold of a witness: report this".to_owned(),
             );
         }
         let limit = Timing::default().op_timeout;
@@ -127,6 +127,7 @@ impl Report {
                     "no: a lease has to run out",
                 ),
             ),
+            ("disconnected", disconnected(description)),
             ("write", quantiles(&figures.write)),
             ("read", quantiles(&figures.read)),
             ("lease clock", self.clock.pretty()),
@@ -149,6 +150,22 @@ impl Report {
             let _ = write!(text, "\n{}", Tone::Good.paint("Nothing is wrong with it."));
         }
         text
+    }
+}
+
+/// What a dropped connection can mean here.
+fn disconnected(description: &Description) -> String {
+    let settings =
+        tenure::Settings { takeover: tenure::Takeover::OnDisconnect, ..tenure::Settings::default() };
+    let bound = Timing::new(&settings).ok().and_then(|timing| timing.bounds().disconnect);
+    match bound {
+        Some(bound) if description.witnesses_disconnect => {
+            format!(
+                "the server tells: with --takeover on-disconnect replaced within {} by default",
+                span(bound)
+            )
+        }
+        _ => "nobody tells: --takeover on-disconnect would be strict here".to_owned(),
     }
 }
 

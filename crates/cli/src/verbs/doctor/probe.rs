@@ -76,7 +76,8 @@ impl<'a> Scratch<'a> {
             reads.push(started.elapsed());
         }
         let ring = self.ring(url).await?;
-        let attests = self.store.attest(&self.namespace, self.session).await?.is_some();
+        let attests =
+            self.store.attest(&self.namespace, self.session, tenure::Takeover::OnDisconnect).await?.is_some();
         self.store.release(&self.namespace, self.session);
         Ok(Figures { write: quantiles(writes), read: quantiles(reads), ring, attests })
     }
@@ -85,7 +86,13 @@ impl<'a> Scratch<'a> {
     async fn write(&mut self, ring: bool) -> Result<(), StoreError> {
         let next = Version(self.version.map_or(self.session.0, |version| version.0 + 1));
         let value = Value::of(&serde_json::json!({ "doctor": next.to_string() }), None);
-        let write = Write { key: self.key.clone(), expect: self.version, put: Some((next, value)), ring };
+        let write = Write {
+            key: self.key.clone(),
+            expect: self.version,
+            put: Some((next, value)),
+            ring,
+            witnessed: false,
+        };
         match self.store.write(&self.namespace, &[write]).await?.pop() {
             Some(Outcome::Applied) => self.version = Some(next),
             Some(Outcome::Failed(error)) => return Err(error),
@@ -99,7 +106,7 @@ impl<'a> Scratch<'a> {
 
     /// How long a change takes to be heard by another handle, as another process would have one.
     async fn ring(&mut self, url: &str) -> Result<Option<Duration>, StoreError> {
-        let other = tenure::store::open(url)?;
+        let other = tenure::store::visit(url)?;
         let mut signals = other.watch(&self.namespace);
         // Whoever can describe itself has begun to listen.
         other.describe().await?;
@@ -124,7 +131,8 @@ impl<'a> Scratch<'a> {
         if self.version.is_none() {
             return Ok(());
         }
-        let write = Write { key: self.key.clone(), expect: self.version, put: None, ring: false };
+        let write =
+            Write { key: self.key.clone(), expect: self.version, put: None, ring: false, witnessed: false };
         self.store.write(&self.namespace, &[write]).await.map(|_| ())
     }
 }
@@ -146,7 +154,7 @@ mod tests {
         let store = tenure::store::open("memory:doctor").unwrap();
         let mut scratch = Scratch::new(&store);
         let figures = scratch.measure("memory:doctor").await.unwrap();
-        assert_eq!((figures.write.count, figures.read.count, figures.attests), (ROUNDS, ROUNDS, false));
+        assert_eq!((figures.write.count, figures.read.count, figures.attests), (ROUNDS, ROUNDS, true));
         assert!(figures.ring.is_some());
         let query = Query { keys: vec![scratch.key.clone()], kinds: Vec::new() };
         assert_eq!(store.read(&scratch.namespace, &query).await.unwrap().len(), 1);

@@ -18,7 +18,7 @@ impl Peer {
     ) {
         match &mut self.sight {
             Sight::Unknown => {}
-            Sight::Absent { since } => v.past(since, SPREAD),
+            Sight::Absent { lapsed_at } => v.past(lapsed_at, SPREAD),
             Sight::Live(live) => live.visit(id, timing, settling, v),
             // How long it has been over matters to whoever clears it away, and to nobody else.
             Sight::Over { since } => v.past(since, Duration::ZERO),
@@ -43,7 +43,8 @@ impl Live {
     fn visit<V: Visitor>(&mut self, id: SessionId, timing: &Timing, settling: Duration, v: &mut V) {
         v.version(&mut self.version);
         visit_session(id, &mut self.record, v);
-        v.past(&mut self.silent_at, settling);
+        let silence = timing.watch(self.record.ttl.max(timing.ttl));
+        v.past(&mut self.received_at, silence + settling);
         self.dead_since.iter_mut().for_each(|at| v.past(at, SPREAD));
         let grace = match self.record.takeover {
             Takeover::Strict => Duration::ZERO,

@@ -19,6 +19,7 @@ impl Role {
         self.stage.visit(min_tenure, v);
         self.work.iter_mut().for_each(|token| v.token(token));
         v.token(&mut self.highest);
+        self.told_leader.iter_mut().for_each(|(_, token)| v.token(token));
         v.past(&mut self.watched_since, watched);
         self.free.iter_mut().for_each(|since| v.past(since, turn));
         v.due(&mut self.not_before);

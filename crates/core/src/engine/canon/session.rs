@@ -9,7 +9,7 @@ impl Session {
     pub(in crate::engine) fn visit<V: Visitor>(&mut self, longest: Duration, v: &mut V) {
         match self {
             Self::None { retry_at } => v.due(retry_at),
-            Self::Attesting { id, since } => {
+            Self::Attesting { id, since, .. } => {
                 v.session(id);
                 v.past(since, longest);
             }

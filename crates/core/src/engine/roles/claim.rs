@@ -93,7 +93,7 @@ impl Engine {
 
     /// Rule 4: no holder, or a holder whose session a committed read showed to be over; or ourselves, astray.
     pub(in crate::engine) fn claimable(&self, role: &Role) -> bool {
-        if !matches!(role.stage, Stage::Following) {
+        if !matches!(role.stage, Stage::Following) || role.highest >= Token::MAX {
             return false;
         }
         match &role.view {
@@ -180,7 +180,7 @@ impl Engine {
         let role = self.roles.get_mut(name)?;
         role.stage = Stage::Claiming { op, session, version, record: record.clone() };
         self.tell_state(name, cx);
-        Some(Write { key, expect, put: Some((version, Record::Role(record))), ring: true })
+        Some(Write { key, expect, put: Some((version, Record::Role(record))), ring: true, witnessed: false })
     }
 
     pub(in crate::engine) fn claim_record(&self, role: &Role, session: SessionId) -> RoleRecord {

@@ -94,6 +94,7 @@ impl Engine {
             expect: Some(resigning.expect),
             put: Some((version, Record::Role(record))),
             ring: true,
+            witnessed: false,
         })
     }
 

@@ -33,6 +33,8 @@ pub(in crate::engine) struct Role {
     work: Option<Token>,
     /// The highest token ever seen.
     highest: Token,
+    /// Its register was seen in this life of the store: if it is gone, somebody deleted it by force.
+    existed: bool,
     watched_since: Time,
     /// Since when it may be claimed.
     free: Option<Time>,
@@ -45,7 +47,7 @@ pub(in crate::engine) struct Role {
     /// How often in a row a look did not show our tenure.
     doubts: u8,
     told_state: State,
-    told_leader: Option<Name>,
+    told_leader: Option<(Name, Token)>,
 }
 
 /// What is known of a role register.
@@ -157,6 +159,7 @@ impl Role {
             stage: Stage::Following,
             work: None,
             highest: Token(0),
+            existed: false,
             watched_since: now,
             free: None,
             not_before: now,

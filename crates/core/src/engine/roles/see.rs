@@ -5,11 +5,17 @@ use crate::engine::{Class, Cx, Engine};
 use crate::record::{Reason, Record};
 use crate::{Entry, Event, Mutant, Name, OpId, SessionId, Token};
 
+/// Whether no tenure could follow: somebody wrote the last of all tokens, which nobody ever reaches. Such a role is left
+/// alone like everything that cannot be understood.
+fn is_used_up(token: Token) -> bool {
+    token >= Token::MAX
+}
+
 impl View {
     pub(in crate::engine) fn of(found: Option<&Entry>, hinted: bool) -> Self {
         match found {
             None => Self::Absent,
-            Some(Entry { version, value: Record::Role(record), .. }) => {
+            Some(Entry { version, value: Record::Role(record), .. }) if !is_used_up(record.token) => {
                 Self::Seen { version: *version, record: record.clone(), hinted }
             }
             // Unreadable: left alone.
@@ -36,7 +42,7 @@ impl Engine {
         if op < role.view_op {
             return;
         }
-        if let Some(entry) = found.filter(|entry| !matches!(entry.value, Record::Role(_))) {
+        if let Some(entry) = found.filter(|entry| matches!(View::of(Some(entry), false), View::Unknown)) {
             return cx.event(Event::Unreadable { key: entry.key.clone() });
         }
         let view = View::of(found, false);
@@ -115,6 +121,9 @@ impl Engine {
         if let View::Seen { record, hinted: false, .. } = &view {
             role.highest = role.highest.max(record.token);
         }
+        // A hint is enough: somebody wrote it.
+        role.existed |= matches!(view, View::Seen { .. });
+        let deleted = matches!(view, View::Absent) && std::mem::take(&mut role.existed);
         if role.view.version() != view.version() {
             role.free = None;
         }
@@ -123,9 +132,16 @@ impl Engine {
         let holder = role.view.holder().map(|holder| holder.session);
         if let Some(session) = holder {
             self.held_by.entry(session).or_default().insert(name.clone());
-            if Some(session) != self.session.own_id() && !self.peers.contains_key(&session) {
-                self.watch_session(session);
+            if Some(session) != self.session.own_id() {
+                if !self.peers.contains_key(&session) {
+                    self.watch_session(session);
+                }
+                self.attend(session, cx);
             }
+        }
+        if deleted {
+            // Role registers are never deleted: whoever led it may count on its lease.
+            self.quarantine(cx);
         }
         self.tell_leader(name, cx);
     }
@@ -146,7 +162,8 @@ impl Engine {
         let names: Vec<Name> = self.held_by.get(&session).into_iter().flatten().cloned().collect();
         for name in names {
             let Some(role) = self.roles.get(&name) else { continue };
-            if let Some(former) = role.told_leader.clone().filter(|_| matches!(role.stage, Stage::Following))
+            if let Some((former, _)) =
+                role.told_leader.clone().filter(|_| matches!(role.stage, Stage::Following))
             {
                 cx.event(Event::LeaderDown { role: name.clone(), former });
             }
@@ -161,6 +178,7 @@ impl Engine {
         self.held_by.clear();
         for role in self.roles.values_mut() {
             role.view = View::Unknown;
+            role.existed = false;
             role.view_op = op;
             role.watched_since = now;
             role.free = None;

@@ -38,13 +38,15 @@ impl Engine {
                 !self.is_over(holder.session)
             }
         });
-        let leader = leader.map(|holder| holder.node.clone());
+        let token = role.view.record().map_or(role.highest, |record| record.token);
+        // The same node with another token is news too: it led, gave up, and leads again.
+        let leader = leader.map(|holder| (holder.node.clone(), token));
         if leader == role.told_leader {
             return;
         }
-        let token = role.view.record().map_or(role.highest, |record| record.token);
         if let Some(role) = self.roles.get_mut(name) {
-            let former = std::mem::replace(&mut role.told_leader, leader.clone());
+            let former = std::mem::replace(&mut role.told_leader, leader.clone()).map(|(node, _)| node);
+            let leader = leader.map(|(node, _)| node);
             cx.event(Event::LeaderChanged { role: name.clone(), former, leader, token });
         }
     }

@@ -42,12 +42,12 @@ fn expulsion(write: &Write) -> Option<(SessionId, &Session)> {
 
 fn justified(step: &Stepped<'_>, node: &Node, id: SessionId, record: &Session, write: &Write) -> bool {
     let timing = step.setup.timing(step.node);
-    let watched = node.received.get(&id).is_some_and(|(version, at)| {
-        Some(*version) == write.expect && node.clock >= at.after(timing.watch(record.ttl))
-    });
+    let first = node.received.get(&id).filter(|(version, _)| Some(*version) == write.expect);
+    let silent = |span| first.is_some_and(|(_, at)| node.clock >= at.after(timing.watch(span)));
+    let watched = silent(record.ttl);
     let told = node.evidence.get(&id).is_some_and(|at| match record.takeover {
         Takeover::Strict => record.witness.as_ref().is_some_and(|witness| witness.covers_work),
-        Takeover::OnDisconnect => node.clock >= at.after(timing.watch(record.grace)),
+        Takeover::OnDisconnect => silent(record.grace) || node.clock >= at.after(timing.watch(record.grace)),
     });
     watched || told
 }

@@ -3,6 +3,7 @@
 //! A listener must be one process of the server for as long as it listens. A pooler that lends another one to every
 //! statement loses notifications without a word; so nothing listens there, and the description says so.
 
+use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -11,14 +12,16 @@ use tenure_core::Token;
 use tokio::sync::{Notify, watch};
 use tokio::time::timeout;
 use tokio_postgres::AsyncMessage;
+use tokio_util::sync::CancellationToken;
 
 use super::super::hub::Hub;
+use super::super::room::{Backoff, closed};
 use super::super::{Entry, Key, Name, Query, Signal, StoreError, Value, Version};
-use super::fault;
-use super::link::{Backoff, Link, no_answer};
+use super::link::{Link, no_answer};
 use super::rows::{self, Question};
 use super::session::{Wire, attended, connect};
 use super::settings::Settings;
+use super::{STORE, fault};
 
 /// Whether changes are heard.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -37,6 +40,20 @@ pub(super) enum Hearing {
 pub(super) struct Ears {
     wanted: Arc<Wanted>,
     hearing: watch::Receiver<Hearing>,
+    line: watch::Receiver<Option<Arc<Line>>>,
+}
+
+/// The connection that listens, for what must be done on one that lives as long as the handle can keep it.
+pub(super) struct Line {
+    pub(super) client: tokio_postgres::Client,
+    /// It is gone, or to be given up.
+    pub(super) lost: CancellationToken,
+}
+
+impl fmt::Debug for Line {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Line").field("lost", &self.lost.is_cancelled()).finish_non_exhaustive()
+    }
 }
 
 #[derive(Debug, Default)]
@@ -51,7 +68,8 @@ impl Ears {
     ) -> (Self, impl Future<Output = ()> + Send) {
         let wanted = Arc::new(Wanted::default());
         let (sender, hearing) = watch::channel(Hearing::Trying);
-        let listener = Listener { settings, hub, link, hearing: sender };
+        let (up, line) = watch::channel(None);
+        let listener = Listener { settings, hub, link, hearing: sender, line: up };
         let want = wanted.clone();
         let listen = async move {
             while !want.0.load(Ordering::Acquire) {
@@ -59,7 +77,7 @@ impl Ears {
             }
             listener.listen().await;
         };
-        (Self { wanted, hearing }, listen)
+        (Self { wanted, hearing, line }, listen)
     }
 
     /// Somebody wants to hear.
@@ -67,6 +85,18 @@ impl Ears {
         if !self.wanted.0.swap(true, Ordering::AcqRel) {
             self.wanted.1.notify_one();
         }
+    }
+
+    /// The connection itself, once it is there; none if a pooler stands between.
+    pub(super) async fn line(&self) -> Result<Option<Arc<Line>>, StoreError> {
+        match self.hearing().await {
+            Hearing::Works | Hearing::Trying => {}
+            Hearing::Pooled => return Ok(None),
+            Hearing::Failed(why) => return Err(StoreError::not_applied(STORE, why)),
+        }
+        let up = |line: &Option<Arc<Line>>| line.as_ref().is_some_and(|line| !line.lost.is_cancelled());
+        let mut line = self.line.clone();
+        line.wait_for(up).await.map(|line| line.clone()).map_err(|_| closed(STORE))
     }
 
     /// Whether changes are heard, once that is known.
@@ -83,6 +113,7 @@ struct Listener {
     hub: Arc<Hub>,
     link: Link,
     hearing: watch::Sender<Hearing>,
+    line: watch::Sender<Option<Arc<Line>>>,
 }
 
 impl Listener {
@@ -95,8 +126,7 @@ impl Listener {
                     self.hearing.send_replace(Hearing::Works);
                     // Whatever happened before is not known.
                     self.hub.send_all(&Signal::Resync);
-                    self.hear(wire).await;
-                    drop(client);
+                    self.serve(client, wire).await;
                     self.hearing.send_replace(Hearing::Trying);
                 }
                 Ok(Ok(None)) => drop(self.hearing.send_replace(Hearing::Pooled)),
@@ -124,6 +154,17 @@ impl Listener {
         };
         let same = attended(&mut wire, listen).await?;
         Ok((same && with_options).then_some((client, wire)))
+    }
+
+    async fn serve(&self, client: tokio_postgres::Client, wire: Wire) {
+        let lost = CancellationToken::new();
+        self.line.send_replace(Some(Arc::new(Line { client, lost: lost.clone() })));
+        tokio::select! {
+            () = self.hear(wire) => {}
+            () = lost.cancelled() => {}
+        }
+        lost.cancel();
+        self.line.send_replace(None);
     }
 
     async fn hear(&self, mut wire: Wire) {

@@ -24,7 +24,7 @@ pub(super) fn of(place: &str, error: &Error) -> StoreError {
     let (message, permanent) = explain(answered);
     let message = format!("{place}: {message}");
     match fate(answered.code()) {
-        Fate::NotApplied => finish(StoreError::not_applied(STORE, message), permanent),
+        Fate::NotApplied | Fate::Severed => finish(StoreError::not_applied(STORE, message), permanent),
         Fate::Unknown => finish(StoreError::unknown(STORE, message), permanent),
     }
 }

@@ -39,7 +39,7 @@ pub(super) async fn describe(
         about: format!("PostgreSQL {}, {}", found.get::<_, &str>("version"), settings.place),
         rings: *hearing == Hearing::Works,
         witnesses_death: false,
-        witnesses_disconnect: false,
+        witnesses_disconnect: direct && *hearing == Hearing::Works,
         remarks,
     })
 }
@@ -73,7 +73,8 @@ fn doubts(found: &Row, settings: &Settings, direct: bool, hearing: &Hearing) -> 
     if !direct || *hearing == Hearing::Pooled {
         doubts.push(
             "a connection pooler stands between (it refuses or drops the settings of a session, or changes the server \
-             process): changes are found at the next beat only; name the server itself, not the pooler"
+             process): changes are found at the next beat only, and dropped connections cannot be told, so that \
+             on-disconnect is refused and sessions are strict; name the server itself, not the pooler"
                 .to_owned(),
         );
     } else if let Hearing::Failed(why) = hearing {

@@ -7,17 +7,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::StreamExt;
-use tenure_core::Entropy;
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout, timeout_at};
 use tokio_postgres::Error;
 
 use super::super::hub::Hub;
+use super::super::room::{Backoff, closed};
 use super::super::{Retry, Signal, StoreError};
 use super::session::{Memory, Session, Wire};
 use super::settings::Settings;
 use super::{STORE, fault};
-use crate::clock::KernelEntropy;
 
 /// A connection that lasted so long was a good one: the next is opened at once.
 const SETTLED: Duration = Duration::from_secs(1);
@@ -83,7 +82,7 @@ impl Link {
                 }
             }
             if state.changed().await.is_err() {
-                return Err(super::closed());
+                return Err(closed(STORE));
             }
         }
     }
@@ -154,17 +153,4 @@ impl Keeper {
 pub(super) fn no_answer(settings: &Settings) -> StoreError {
     let (place, patience) = (&settings.place, settings.timeout);
     StoreError::not_applied(STORE, format!("{place} did not answer within {patience:?} when connecting"))
-}
-
-/// Longer and longer, up to two seconds, and never in step with others.
-#[derive(Debug, Default)]
-pub(super) struct Backoff(u32);
-
-impl Backoff {
-    pub(super) async fn wait(&mut self) {
-        let most = Duration::from_millis(50) * 2_u32.pow(self.0.min(5));
-        self.0 += 1;
-        let share = u32::try_from(KernelEntropy.nonce() % 512).unwrap_or_default();
-        tokio::time::sleep(most / 2 + most * share / 1024).await;
-    }
 }

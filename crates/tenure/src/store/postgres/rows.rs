@@ -8,7 +8,7 @@ use tokio_postgres::types::{ToSql, Type};
 
 use super::super::rules::{Verdict, judge};
 use super::super::{Entry, Epoch, Key, Name, Outcome, Query, StoreError, Value, Version, Write};
-use super::STORE;
+use super::{STORE, witness};
 
 /// Everything that a query asks for, in one round trip and of one moment.
 pub(super) const READ: &str = "
@@ -22,7 +22,11 @@ JOIN tenure_registers r ON r.namespace = $1 AND r.epoch = q.epoch AND r.kind = q
 
 /// A batch of compare-and-sets.
 pub(super) const WRITE: &str = "SELECT item, outcome, now_version, now_token, now_value
-FROM tenure_write_v1($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)";
+FROM tenure_write_v2($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)";
+
+/// Which advisory locks nobody else holds: those that we can have, until the statement is over.
+pub(super) const FREE: &str =
+    "SELECT t.key FROM unnest($1::bigint[]) AS t (key) WHERE pg_try_advisory_xact_lock_shared(t.key)";
 
 /// A value with its type, because behind a pooler the server is not asked for types first.
 pub(super) type Param<'a> = (&'a (dyn ToSql + Sync), Type);
@@ -100,11 +104,21 @@ pub(super) struct Batch {
     tokens: Vec<Option<i64>>,
     values: Vec<Option<String>>,
     rings: Vec<bool>,
+    /// The lock that an item has to prove.
+    locks: Vec<Option<i64>>,
     patience: i32,
 }
 
 impl Batch {
     pub(super) fn new(namespace: &Name, writes: &[Write], patience: i32) -> Self {
+        let lock = |write: &Write| match &write.key {
+            Key::Session(_, session) if write.witnessed => Some(witness::key(namespace, *session)),
+            _ => None,
+        };
+        let plain =
+            |write: &Write| Write { witnessed: write.witnessed && lock(write).is_none(), ..write.clone() };
+        let locks: Vec<_> = writes.iter().map(lock).collect();
+        let writes: Vec<_> = writes.iter().map(plain).collect();
         let refused: Vec<_> = writes.iter().map(hopeless).collect();
         let mut items: Vec<usize> = (0..writes.len()).filter(|nth| refused[*nth].is_none()).collect();
         items.sort_by(|a, b| writes[*a].key.cmp(&writes[*b].key));
@@ -121,7 +135,8 @@ impl Batch {
             tokens: each().map(|write| put(write)?.1.token.map(|token| token.0.cast_signed())).collect(),
             values: each().map(|write| put(write).map(|(_, value)| value.json.to_string())).collect(),
             rings: each().map(|write| write.ring).collect(),
-            writes: writes.to_vec(),
+            locks: items.iter().map(|nth| locks[*nth]).collect(),
+            writes,
             items,
             patience,
         }
@@ -132,7 +147,7 @@ impl Batch {
         self.items.is_empty()
     }
 
-    pub(super) fn params(&self) -> [Param<'_>; 10] {
+    pub(super) fn params(&self) -> [Param<'_>; 11] {
         [
             (&self.namespace, Type::TEXT),
             (&self.epochs, Type::TEXT_ARRAY),
@@ -143,6 +158,7 @@ impl Batch {
             (&self.tokens, Type::INT8_ARRAY),
             (&self.values, Type::TEXT_ARRAY),
             (&self.rings, Type::BOOL_ARRAY),
+            (&self.locks, Type::INT8_ARRAY),
             (&self.patience, Type::INT4),
         ]
     }
@@ -187,6 +203,7 @@ fn outcome(write: &Write, row: &Row) -> Option<Outcome> {
     };
     match row.try_get(1).ok()? {
         "applied" => Some(Outcome::Applied),
+        "severed" => Some(Outcome::Failed(StoreError::severed(STORE))),
         "absent" => Some(Outcome::Conflict(None)),
         "conflict" => Some(Outcome::Conflict(Some(found()?))),
         "refused" => {

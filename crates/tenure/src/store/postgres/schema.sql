@@ -50,9 +50,9 @@ CREATE OR REPLACE TRIGGER tenure_never_truncated BEFORE TRUNCATE ON tenure_regis
 -- UPDATE and DELETE look at the version again after waiting for another writer of the row; what is told of a conflict
 -- is read by a later statement, so it may be newer than what was conflicted with: then the item is tried again if it
 -- fits now. A version is never used twice, so this ends.
-CREATE OR REPLACE FUNCTION tenure_write_v1(
+CREATE OR REPLACE FUNCTION tenure_write_v2(
     p_namespace text, p_epochs text[], p_kinds text[], p_names text[], p_expects text[], p_versions text[],
-    p_tokens bigint[], p_values text[], p_rings boolean[], p_patience_ms integer
+    p_tokens bigint[], p_values text[], p_rings boolean[], p_locks bigint[], p_patience_ms integer
 ) RETURNS TABLE (item bigint, outcome text, now_version text, now_token bigint, now_value text)
 LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
@@ -69,11 +69,16 @@ BEGIN
     END IF;
     PERFORM set_config('lock_timeout', p_patience_ms::text, true);
     FOR w IN
-        SELECT * FROM unnest(p_epochs, p_kinds, p_names, p_expects, p_versions, p_tokens, p_values, p_rings)
-            WITH ORDINALITY AS t (epoch, kind, name, expect, version, token, value, ring, item)
+        SELECT * FROM unnest(p_epochs, p_kinds, p_names, p_expects, p_versions, p_tokens, p_values, p_rings, p_locks)
+            WITH ORDINALITY AS t (epoch, kind, name, expect, version, token, value, ring, lock, item)
     LOOP
         item := w.item;
         LOOP
+            -- A lock that we can have is not held any more by the connection that proved its owner to be there.
+            IF w.lock IS NOT NULL AND pg_try_advisory_xact_lock_shared(w.lock) THEN
+                outcome := 'severed'; now_version := NULL; now_token := NULL; now_value := NULL;
+                EXIT;
+            END IF;
             IF w.expect IS NULL AND w.version IS NULL THEN
                 changed := NOT EXISTS (SELECT 1 FROM tenure_registers t WHERE t.namespace = p_namespace
                     AND t.epoch = w.epoch AND t.kind = w.kind AND t.name = w.name);

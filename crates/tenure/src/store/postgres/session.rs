@@ -5,6 +5,7 @@ use std::fmt;
 use futures_util::stream::{BoxStream, StreamExt, poll_fn};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_postgres::error::SqlState;
+use tokio_postgres::types::Type;
 use tokio_postgres::{AsyncMessage, Client, Connection, Error, NoTls, Row, Statement};
 use tokio_util::sync::CancellationToken;
 
@@ -23,12 +24,19 @@ const OLDEST: i32 = 140_000;
 pub(super) struct Session {
     pub(super) client: Client,
     /// Read and write, prepared once; none behind a pooler, where the next statement may meet another server process.
-    prepared: Option<(Statement, Statement)>,
+    prepared: Option<Prepared>,
     /// Whether the server took our session settings: nothing stands between us and one process of it.
     pub(super) direct: bool,
     pub(super) memory: Memory,
     /// Set when an answer did not come in time: what comes later must not be taken for another's.
     pub(super) broken: CancellationToken,
+}
+
+/// What is asked over and over.
+struct Prepared {
+    read: Statement,
+    write: Statement,
+    free: Statement,
 }
 
 /// Which memory this is, and how far it had got.
@@ -70,7 +78,8 @@ impl Session {
         let memory = Memory { identity, flushed: greeting.get("flushed") };
         let prepared = if direct {
             let read = client.prepare(rows::READ).await.map_err(failed)?;
-            Some((read, client.prepare(rows::WRITE).await.map_err(failed)?))
+            let write = client.prepare(rows::WRITE).await.map_err(failed)?;
+            Some(Prepared { read, write, free: client.prepare(rows::FREE).await.map_err(failed)? })
         } else {
             None
         };
@@ -79,16 +88,25 @@ impl Session {
 
     pub(super) async fn read(&self, params: &[Param<'_>]) -> Result<Vec<Row>, Error> {
         match &self.prepared {
-            Some((read, _)) => self.client.query(read, &values(params)).await,
+            Some(Prepared { read, .. }) => self.client.query(read, &values(params)).await,
             None => self.client.query_typed(rows::READ, params).await,
         }
     }
 
     pub(super) async fn write(&self, params: &[Param<'_>]) -> Result<Vec<Row>, Error> {
         match &self.prepared {
-            Some((_, write)) => self.client.query(write, &values(params)).await,
+            Some(Prepared { write, .. }) => self.client.query(write, &values(params)).await,
             None => self.client.query_typed(rows::WRITE, params).await,
         }
+    }
+
+    /// Which of these advisory locks nobody holds.
+    pub(super) async fn free(&self, keys: &Vec<i64>) -> Result<Vec<i64>, Error> {
+        let rows = match &self.prepared {
+            Some(Prepared { free, .. }) => self.client.query(free, &[keys]).await?,
+            None => self.client.query_typed(rows::FREE, &[(keys, Type::INT8_ARRAY)]).await?,
+        };
+        Ok(rows.iter().map(|row| row.get(0)).collect())
     }
 }
 

@@ -6,26 +6,14 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use rustls::pki_types::CertificateDer;
-use rustls::pki_types::pem::PemObject;
-use rustls::{ClientConfig, RootCertStore};
+use rustls::ClientConfig;
 use tokio_postgres::Config;
 use tokio_postgres::config::{Host, SslMode, TargetSessionAttrs};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
 use super::super::StoreError;
+use super::super::params::{Grammar, Params};
 use super::STORE;
-
-/// How long an operation may take if the URL does not say.
-const TIMEOUT: Duration = Duration::from_secs(2);
-
-/// Where systems keep the authorities that they trust.
-const SYSTEM_ROOTS: [&str; 4] = [
-    "/etc/ssl/certs/ca-certificates.crt",
-    "/etc/pki/tls/certs/ca-bundle.crt",
-    "/etc/ssl/ca-bundle.pem",
-    "/etc/ssl/cert.pem",
-];
 
 /// Where the server is and how to talk to it.
 pub(super) struct Settings {
@@ -43,13 +31,13 @@ pub(super) struct Settings {
 impl Settings {
     /// Reads a URL. Nothing is connected.
     pub(super) fn parse(url: &str) -> Result<Self, StoreError> {
-        let (rest, own) = Own::split(url)?;
-        let mut config = Config::from_str(&rest).map_err(|_| refuse(BAD_URL))?;
+        let (rest, own) = Params::split(URL, url)?;
+        let mut config = Config::from_str(&rest).map_err(|_| URL.unreadable())?;
         if config.get_hosts().is_empty() {
-            return Err(refuse("the URL names no host: write postgres://user@host/database"));
+            return Err(URL.refuse("the URL names no host: write postgres://user@host/database"));
         }
-        let tls = own.tls()?;
-        let timeout = own.timeout.unwrap_or(TIMEOUT);
+        let tls = own.authorities()?.as_deref().map(verified_by).transpose()?;
+        let timeout = own.timeout;
         config
             .ssl_mode(if tls.is_some() { SslMode::Require } else { SslMode::Disable })
             .target_session_attrs(TargetSessionAttrs::ReadWrite)
@@ -105,7 +93,9 @@ impl fmt::Debug for Settings {
     }
 }
 
-const BAD_URL: &str = "the URL cannot be read: write postgres://user:password@host:port/database?timeout=2s, with \
+const URL: Grammar = Grammar { store: STORE, usage: USAGE };
+
+const USAGE: &str = "the URL cannot be read: write postgres://user:password@host:port/database?timeout=2s, with \
     %-escapes in names and passwords; known parameters are timeout, ca, sslmode, application_name, options and those of \
     the connection itself";
 
@@ -125,110 +115,18 @@ fn place(config: &Config) -> String {
 
 fn is_local(host: &Host) -> bool {
     match host {
-        Host::Tcp(name) => {
-            name == "localhost" || name.parse().is_ok_and(|ip: std::net::IpAddr| ip.is_loopback())
-        }
+        Host::Tcp(name) => super::super::params::is_local(name),
         #[cfg(unix)]
         Host::Unix(_) => true,
     }
 }
 
-/// The parameters that are ours; the rest is the client's.
-#[derive(Default)]
-struct Own {
-    timeout: Option<Duration>,
-    ca: Option<String>,
-    mode: Option<String>,
-}
-
-impl Own {
-    fn split(url: &str) -> Result<(String, Self), StoreError> {
-        let Some((base, query)) = url.split_once('?') else { return Ok((url.to_owned(), Self::default())) };
-        let (mut own, mut rest) = (Self::default(), Vec::new());
-        for pair in query.split('&').filter(|pair| !pair.is_empty()) {
-            let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
-            match key {
-                "timeout" => own.timeout = Some(timeout(&unescape(value)?)?),
-                "ca" | "sslrootcert" => own.ca = Some(unescape(value)?),
-                "sslmode" => own.mode = Some(unescape(value)?),
-                _ => rest.push(pair),
-            }
-        }
-        let base = if rest.is_empty() { base.to_owned() } else { format!("{base}?{}", rest.join("&")) };
-        Ok((base, own))
-    }
-
-    /// Encrypted and verified, or not at all: never one that falls back to the other.
-    fn tls(&self) -> Result<Option<MakeRustlsConnect>, StoreError> {
-        match (self.mode.as_deref(), &self.ca) {
-            (None | Some("disable"), None) => Ok(None),
-            (Some("disable"), Some(_)) => {
-                Err(refuse("sslmode=disable and ca= contradict each other: leave one of them out"))
-            }
-            (None | Some("require" | "verify-ca" | "verify-full"), Some(ca)) => {
-                Ok(Some(verified_by(Path::new(ca))?))
-            }
-            (Some("require" | "verify-ca" | "verify-full"), None) => {
-                let system = SYSTEM_ROOTS.iter().map(Path::new).find(|path| path.is_file());
-                let system = system.ok_or_else(|| {
-                    refuse(
-                        "this system keeps no list of trusted authorities: name one with ca=/path/to/ca.pem",
-                    )
-                })?;
-                Ok(Some(verified_by(system)?))
-            }
-            (Some(_), _) => Err(refuse(
-                "sslmode must be disable, or verify-full (require and verify-ca mean the same here): a connection that \
-                 is only perhaps encrypted protects nothing",
-            )),
-        }
-    }
-}
-
-fn timeout(text: &str) -> Result<Duration, StoreError> {
-    let parsed = humantime::parse_duration(text).ok();
-    parsed
-        .filter(|timeout| (Duration::from_millis(50)..=Duration::from_secs(60)).contains(timeout))
-        .ok_or_else(|| refuse("timeout must be a duration from 50ms to 60s, such as timeout=2s"))
-}
-
 fn verified_by(authorities: &Path) -> Result<MakeRustlsConnect, StoreError> {
-    let file = authorities.display();
-    let cannot =
-        |error: &dyn std::fmt::Display| refuse(format!("cannot read the authorities in {file}: {error}"));
-    let mut roots = RootCertStore::empty();
-    for certificate in CertificateDer::pem_file_iter(authorities).map_err(|error| cannot(&error))? {
-        roots.add(certificate.map_err(|error| cannot(&error))?).map_err(|error| cannot(&error))?;
-    }
-    if roots.is_empty() {
-        return Err(refuse(format!("{file} holds no certificate in PEM form")));
-    }
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let versions = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
-    let config =
-        versions.map_err(|error| cannot(&error))?.with_root_certificates(roots).with_no_client_auth();
+    let versions = versions.map_err(|error| URL.refuse(error.to_string()))?;
+    let config = versions.with_root_certificates(URL.roots(authorities)?).with_no_client_auth();
     Ok(MakeRustlsConnect::new(config))
-}
-
-fn unescape(text: &str) -> Result<String, StoreError> {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.bytes();
-    while let Some(byte) = rest.next() {
-        if byte != b'%' {
-            bytes.push(byte);
-            continue;
-        }
-        let digit = |byte: Option<u8>| byte.and_then(|byte| char::from(byte).to_digit(16));
-        let (Some(high), Some(low)) = (digit(rest.next()), digit(rest.next())) else {
-            return Err(refuse(BAD_URL));
-        };
-        bytes.push(u8::try_from(high * 16 + low).unwrap_or_default());
-    }
-    String::from_utf8(bytes).map_err(|_| refuse(BAD_URL))
-}
-
-fn refuse(message: impl Into<String>) -> StoreError {
-    StoreError::not_applied(STORE, message).permanent()
 }
 
 #[cfg(test)]

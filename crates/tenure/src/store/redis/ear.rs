@@ -6,15 +6,14 @@ use std::time::Duration;
 
 use futures_util::StreamExt;
 use redis::aio::{PubSubSink, PubSubStream};
-use tenure_core::Entropy;
 use tokio::sync::{mpsc, watch};
 
 use super::super::hub::Hub;
+use super::super::room::Backoff;
 use super::super::{Name, Signal, StoreError};
 use super::link::Link;
 use super::target::Target;
-use super::{STORE, backoff, fault, keys};
-use crate::clock::KernelEntropy;
+use super::{STORE, fault, keys};
 
 /// A connection without traffic may be dead: somebody in between may have forgotten it.
 const SILENCE: Duration = Duration::from_secs(60);
@@ -113,13 +112,13 @@ struct Line {
 impl Listener {
     /// Listens from the first want until the handle is gone.
     pub(super) async fn run(mut self, link: Weak<Link>) {
-        let mut failures = 0;
+        let mut backoff = Backoff::default();
         let Some(first) = self.wants.recv().await else { return };
         self.note(first);
         loop {
             match self.connect().await {
                 Ok(line) => {
-                    failures = 0;
+                    backoff = Backoff::default();
                     let _ = self.hearing.send(Hearing::Works);
                     if !self.listen(line).await {
                         return;
@@ -132,10 +131,9 @@ impl Listener {
                 Err(error) => {
                     let _ = self.hearing.send(Hearing::Deaf(error.to_string()));
                     self.missed = true;
-                    if !self.pause(backoff(failures, KernelEntropy.nonce())).await {
+                    if !self.pause(backoff.next()).await {
                         return;
                     }
-                    failures += 1;
                 }
             }
         }

@@ -10,18 +10,17 @@ use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, Cmd, Pipeline, RedisError, Value as Reply};
-use tenure_core::Entropy;
 use tokio::time::{Instant, timeout_at};
 
 use super::super::hub::{Hub, lock};
+use super::super::room::Backoff;
 use super::super::{Class, Entry, Name, Outcome, Query, Retry, Signal, StoreError, Write};
+use super::STORE;
 use super::ear::Ear;
 use super::fault::{self, Link as Worth};
 use super::script::{Change, Look};
 use super::server::{self, Server};
 use super::target::Target;
-use super::{STORE, backoff};
-use crate::clock::KernelEntropy;
 
 /// The operations side of a handle.
 #[derive(Debug)]
@@ -39,7 +38,7 @@ pub(super) struct Link {
 #[derive(Debug, Default)]
 struct State {
     up: Option<Arc<Up>>,
-    failures: u32,
+    backoff: Backoff,
     failed: Option<Failed>,
     /// Where the Redis Cluster says that the namespace is.
     moved: Option<(String, u16)>,
@@ -192,8 +191,8 @@ impl Link {
             }
             Err(error) => {
                 state.moved = None;
-                state.failed = Some(Failed::new(&error, backoff(state.failures, KernelEntropy.nonce())));
-                state.failures += 1;
+                let wait = state.backoff.next();
+                state.failed = Some(Failed::new(&error, wait));
                 self.mend();
                 Err(error)
             }

@@ -20,34 +20,27 @@ mod server;
 mod target;
 
 use std::fmt;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use futures_util::stream::BoxStream;
-use tokio::runtime::Handle;
-use tokio::sync::{Semaphore, oneshot};
 
 use self::ear::{Ear, Hearing};
 use self::link::Link;
 use self::target::Target;
-use super::hub::{Hub, lock};
+use super::hub::Hub;
+use super::room::Room;
 use super::rules::check_batch;
 use super::{
-    Class, Description, Entry, Name, Outcome, Query, SessionId, Signal, Store, StoreError, Witness, Write,
+    Class, Description, Entry, Name, Outcome, Query, SessionId, Signal, Store, StoreError, Takeover, Witness,
+    Write,
 };
 
 const STORE: &str = "redis";
 
-/// How long closing waits for what is under way.
-const CLOSING: Duration = Duration::from_secs(2);
-
 /// How long opening a watch waits at most for the server to confirm it.
 const CONFIRMATION: Duration = Duration::from_secs(1);
-
-/// More operations at once than anybody has.
-const OPERATIONS: u32 = 1 << 20;
 
 /// A handle on the registers of a Redis server. See `docs/stores.md` for what it guarantees in which configuration.
 pub struct Redis {
@@ -55,14 +48,29 @@ pub struct Redis {
     link: Arc<Link>,
     ear: Ear,
     hub: Arc<Hub>,
-    runtime: Handle,
-    /// Dropped, it ends the thread.
-    life: Mutex<Option<oneshot::Sender<()>>>,
-    busy: Arc<Semaphore>,
-    closed: AtomicBool,
+    room: Room,
 }
 
+/// What a user needs, line by line.
+const GRANTS: &str = "\
+ACL SETUSER USER on >PASSWORD ~tenure:* &tenure:* +hello +select +ping +eval +evalsha +get +set +hget +hset +hdel +hmget +hgetall +publish +subscribe
+ACL SETUSER USER +info +config|get
+";
+
 impl Redis {
+    /// The least that a user needs who takes part in elections, and what it needs to see the class of the server;
+    /// `USER` and `PASSWORD` stand for yours.
+    #[must_use]
+    pub fn grants() -> &'static str {
+        GRANTS
+    }
+
+    /// A script that shows who leads what, for `redis-cli EVAL`; its key is `tenure:{NAMESPACE}:0:cluster`.
+    #[must_use]
+    pub fn leaders_script() -> &'static str {
+        include_str!("leaders.lua")
+    }
+
     /// Prepares a handle on the server that a URL names; nothing is connected before the first operation.
     ///
     /// `redis://USER:PASSWORD@HOST:PORT/DB`, `rediss://` for TLS, `redis+unix:///PATH`, or
@@ -75,68 +83,17 @@ impl Redis {
         let hub = Arc::new(Hub::default());
         let (ear, listener) = ear::pair(&target, &hub);
         let link = Arc::new(Link::new(target.clone(), hub.clone(), ear.clone()));
-        let (runtime, life) = start_thread()?;
-        runtime.spawn(listener.run(Arc::downgrade(&link)));
-        let busy = Arc::new(Semaphore::new(OPERATIONS as usize));
-        let (life, closed) = (Mutex::new(Some(life)), AtomicBool::new(false));
-        Ok(Self { target, link, ear, hub, runtime, life, busy, closed })
+        let room = Room::open(STORE)?;
+        room.spawn(listener.run(Arc::downgrade(&link)));
+        Ok(Self { target, link, ear, hub, room })
     }
-
-    fn check_open(&self) -> Result<(), StoreError> {
-        if self.closed.load(Ordering::Acquire) { Err(closed()) } else { Ok(()) }
-    }
-
-    /// Has the thread do something. Whoever does not wait for the end of it leaves it to itself.
-    async fn run<T: Send + 'static>(
-        &self,
-        work: impl Future<Output = Result<T, StoreError>> + Send + 'static,
-    ) -> Result<T, StoreError> {
-        self.check_open()?;
-        let permit = self.busy.clone().try_acquire_owned().map_err(|_| closed())?;
-        let work = async move {
-            let _permit = permit;
-            work.await
-        };
-        let lost = |_| {
-            Err(StoreError::unknown(STORE, "this handle was closed meanwhile: look whether it was written"))
-        };
-        self.runtime.spawn(work).await.unwrap_or_else(lost)
-    }
-}
-
-/// A thread with a runtime, until the sender is dropped.
-fn start_thread() -> Result<(Handle, oneshot::Sender<()>), StoreError> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(no_resources)?;
-    let handle = runtime.handle().clone();
-    let (life, end) = oneshot::channel();
-    let work = move || {
-        let _ = runtime.block_on(end);
-    };
-    std::thread::Builder::new().name("tenure-redis".to_owned()).spawn(work).map_err(no_resources)?;
-    Ok((handle, life))
-}
-
-/// How long to wait after so many failures in a row: longer each time, and never in step with others.
-fn backoff(failures: u32, nonce: u128) -> Duration {
-    let base = Duration::from_millis(25 << failures.min(6));
-    let jitter = u32::try_from(nonce % 1000).unwrap_or(0);
-    base + base * jitter / 1000
-}
-
-fn no_resources(error: std::io::Error) -> StoreError {
-    StoreError::not_applied(STORE, format!("this process has no threads or descriptors left: {error}"))
-        .caused_by(error)
-}
-
-fn closed() -> StoreError {
-    StoreError::not_applied(STORE, "this handle was closed: open another one").permanent()
 }
 
 impl fmt::Debug for Redis {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Redis")
             .field("target", &self.target)
-            .field("closed", &self.closed)
+            .field("room", &self.room)
             .finish_non_exhaustive()
     }
 }
@@ -151,16 +108,16 @@ impl fmt::Display for Redis {
 impl Store for Redis {
     async fn read(&self, namespace: &Name, query: &Query) -> Result<Vec<Entry>, StoreError> {
         if query.keys.is_empty() && query.kinds.is_empty() {
-            return self.check_open().map(|()| Vec::new());
+            return self.room.check_open().map(|()| Vec::new());
         }
         let (link, namespace, query) = (self.link.clone(), namespace.clone(), query.clone());
-        self.run(async move { link.read(&namespace, &query).await }).await
+        self.room.run(async move { link.read(&namespace, &query).await }).await
     }
 
     async fn write(&self, namespace: &Name, writes: &[Write]) -> Result<Vec<Outcome>, StoreError> {
         check_batch(STORE, writes)?;
         let (link, namespace, writes) = (self.link.clone(), namespace.clone(), writes.to_vec());
-        self.run(async move { link.write(&namespace, &writes).await }).await
+        self.room.run(async move { link.write(&namespace, &writes).await }).await
     }
 
     fn watch(&self, namespace: &Name) -> BoxStream<'static, Signal> {
@@ -170,19 +127,20 @@ impl Store for Redis {
     }
 
     /// A Redis server has no lock that ends with a connection: it has no witnesses.
-    async fn attest(&self, _: &Name, _: SessionId) -> Result<Option<Witness>, StoreError> {
-        self.check_open().map(|()| None)
+    async fn attest(&self, _: &Name, _: SessionId, _: Takeover) -> Result<Option<Witness>, StoreError> {
+        self.room.check_open().map(|()| None)
     }
 
     fn release(&self, _: &Name, _: SessionId) {}
 
-    fn attend(&self, _: &Name, _: SessionId, _: &str) {}
+    fn attend(&self, _: &Name, _: SessionId, _: &str, _: Takeover) {}
 
     fn ignore(&self, _: &Name, _: SessionId) {}
 
     async fn describe(&self) -> Result<Description, StoreError> {
         let (link, ear, patience) = (self.link.clone(), self.ear.clone(), self.target.timeout);
         let (server, hearing) = self
+            .room
             .run(async move {
                 let server = link.describe().await?;
                 Ok((server, ear.settled(patience).await))
@@ -208,10 +166,8 @@ impl Store for Redis {
     }
 
     async fn close(&self) {
-        self.closed.store(true, Ordering::Release);
         self.hub.close();
-        let _ = tokio::time::timeout(CLOSING, self.busy.acquire_many(OPERATIONS)).await;
-        lock(&self.life).take();
+        self.room.close().await;
     }
 }
 
@@ -225,14 +181,6 @@ impl Drop for Redis {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn waiting_grows_to_a_limit_and_is_never_in_step() {
-        assert!(backoff(0, 0) >= Duration::from_millis(25) && backoff(0, 999) < Duration::from_millis(50));
-        assert!(backoff(3, 0) > backoff(2, 0));
-        assert!(backoff(99, 999) < Duration::from_secs(4));
-        assert_ne!(backoff(5, 1), backoff(5, 500));
-    }
 
     #[tokio::test]
     async fn without_a_server_everything_fails_at_once_and_is_proven() {

@@ -92,7 +92,9 @@ impl<'a> Change<'a> {
 
 /// What the server need not be asked about: values that are too long, tokens that are too large.
 fn hopeless(write: &Write) -> Option<StoreError> {
-    write.put.as_ref()?;
+    if write.put.is_none() && !write.witnessed {
+        return None;
+    }
     match judge(STORE, write, write.expect.map(|version| (version, None))) {
         Verdict::Refuse(why) => Some(why),
         Verdict::Apply | Verdict::Conflict => None,

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use redis::{Client, ClientTlsConfig, ConnectionAddr, ConnectionInfo, IntoConnectionInfo, TlsCertificates};
 
-use super::super::StoreError;
+use super::super::{StoreError, crypto};
 use super::{STORE, sentinel};
 
 /// How long an operation may take, unless the URL says otherwise.
@@ -145,17 +145,10 @@ impl Extras {
             ));
         }
         if encrypted {
-            provide_cryptography();
+            crypto::provide();
         }
         let any = client_tls.is_some() || root_cert.is_some();
         Ok(any.then_some(TlsCertificates { client_tls, root_cert }))
-    }
-}
-
-/// The process may have chosen its provider already; then that one is used.
-fn provide_cryptography() {
-    if rustls::crypto::CryptoProvider::get_default().is_none() {
-        let _ = rustls::crypto::ring::default_provider().install_default();
     }
 }
 

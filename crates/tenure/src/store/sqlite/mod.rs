@@ -48,7 +48,8 @@ use self::writer::{Batch, Job, Ticket, Writer};
 use super::hub::Hub;
 use super::rules::check_batch;
 use super::{
-    Class, Description, Entry, Name, Outcome, Query, SessionId, Signal, Store, StoreError, Witness, Write,
+    Class, Description, Entry, Name, Outcome, Query, SessionId, Signal, Store, StoreError, Takeover, Witness,
+    Write,
 };
 
 const STORE: &str = "sqlite";
@@ -80,6 +81,12 @@ pub struct Sqlite {
 }
 
 impl Sqlite {
+    /// The tables and the view, which it makes by itself.
+    #[must_use]
+    pub fn ddl() -> String {
+        schema::ddl()
+    }
+
     /// Opens the file, and makes it and its directory (for this user only) if they are missing.
     ///
     /// # Errors
@@ -139,11 +146,17 @@ impl Sqlite {
         self.witnesses.duplicate(session)
     }
 
-    /// Lets the reading thread remove what the dead left behind.
+    /// Lets the reading thread remove what the dead left behind, and look whether the living know another file. It
+    /// does so before it answers anything else.
     fn sweep(&self) {
         let witnesses = self.witnesses.clone();
-        self.tell(move |reader| match reader.sessions_over() {
-            Ok(over) => witnesses.sweep(&over),
+        self.tell(move |reader| match reader.sessions() {
+            Ok(sessions) => {
+                witnesses.sweep(&sessions);
+                if witnesses.has_strangers(&sessions) {
+                    reader.was_replaced();
+                }
+            }
             Err(error) => tracing::debug!(%error, "left the locks of the dead as they are"),
         });
     }
@@ -304,11 +317,12 @@ impl Store for Sqlite {
 
     fn watch(&self, namespace: &Name) -> BoxStream<'static, Signal> {
         let watch = self.hub.watch(namespace);
-        self.tell(Reader::listen);
+        let namespace = namespace.clone();
+        self.tell(move |reader| reader.watched(&namespace));
         watch
     }
 
-    async fn attest(&self, _: &Name, session: SessionId) -> Result<Option<Witness>, StoreError> {
+    async fn attest(&self, _: &Name, session: SessionId, _: Takeover) -> Result<Option<Witness>, StoreError> {
         let witnesses = self.witnesses.clone();
         self.ask(move |_| witnesses.attest(session).map(Some)).await
     }
@@ -317,7 +331,8 @@ impl Store for Sqlite {
         self.witnesses.release(session);
     }
 
-    fn attend(&self, namespace: &Name, session: SessionId, witness: &str) {
+    /// The dead are dead, whatever their connections mean.
+    fn attend(&self, namespace: &Name, session: SessionId, witness: &str, _: Takeover) {
         self.witnesses.attend(namespace, session, witness);
     }
 

@@ -3,6 +3,7 @@
 //! It sleeps in one `poll` for both: a question of its own process, and the bell. So a change is read by the very
 //! thread that the kernel woke.
 
+use std::collections::HashMap;
 use std::io::{ErrorKind, Read};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
@@ -55,6 +56,8 @@ pub(super) struct Reader {
     hearing: Arc<Hearing>,
     /// The number of the last change that was told.
     told: i64,
+    /// Whether processes that are still alive had another file here.
+    replaced: bool,
 }
 
 impl Reader {
@@ -66,7 +69,7 @@ impl Reader {
     ) -> Result<Self, StoreError> {
         let told =
             schema::last_change(&connection).map_err(|error| fault::before_commit(file.path(), error))?;
-        Ok(Self { connection, file, hub, ears: None, hearing, told })
+        Ok(Self { connection, file, hub, ears: None, hearing, told, replaced: false })
     }
 
     /// Works until told to stop, or until nobody is left to tell it.
@@ -103,13 +106,27 @@ impl Reader {
         read().map_err(|error| fault::before_commit(self.file.path(), error))
     }
 
-    /// The names of the sessions that are over, whatever their namespace.
-    pub(super) fn sessions_over(&self) -> Result<std::collections::HashSet<String>, Error> {
+    /// The names of all sessions, whatever their namespace, and whether they are over.
+    pub(super) fn sessions(&self) -> Result<HashMap<String, bool>, Error> {
         let mut select = self.connection.prepare(
-            "SELECT name FROM registers
-             WHERE kind = 'session' AND json_valid(value) AND value ->> '$.state' IN ('closed', 'expelled')",
+            "SELECT name, json_valid(value) AND value ->> '$.state' IN ('closed', 'expelled')
+             FROM registers WHERE kind = 'session'",
         )?;
-        select.query_map([], |row| row.get(0))?.collect()
+        select.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?.collect()
+    }
+
+    /// Has every watch begin with [`Signal::Forgot`]: what was in the file before is still believed by somebody.
+    pub(super) fn was_replaced(&mut self) {
+        tracing::warn!(file = %self.file.path().display(), "another file was here, and is still in use");
+        self.replaced = true;
+    }
+
+    /// A new watch of that namespace: begins to listen, and says what cannot be read.
+    pub(super) fn watched(&mut self, namespace: &Name) {
+        self.listen();
+        if self.replaced {
+            self.hub.send(namespace, &Signal::Forgot);
+        }
     }
 
     /// Begins to listen, and tells what happened since this handle was opened, so that nothing falls in between.

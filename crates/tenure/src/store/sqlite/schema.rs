@@ -101,6 +101,11 @@ pub(super) fn open_writer(path: &Path) -> Result<Connection, StoreError> {
     Ok(connection)
 }
 
+/// The tables as they are now.
+pub(super) fn ddl() -> String {
+    MIGRATIONS.concat()
+}
+
 /// Opens the file for reading only, and looks it through for damage: now that nobody waits for the turn.
 pub(super) fn open_reader(path: &Path) -> Result<Connection, StoreError> {
     let open = || {

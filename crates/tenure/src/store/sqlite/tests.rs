@@ -21,7 +21,7 @@ fn name(text: &str) -> Name {
 }
 
 fn write(key: Key, version: u128, value: Value) -> Write {
-    Write { key, expect: None, put: Some((Version(version), value)), ring: true }
+    Write { key, expect: None, put: Some((Version(version), value)), ring: true, witnessed: false }
 }
 
 fn node(text: &str, version: u128, content: &str) -> Write {

@@ -4,7 +4,7 @@
 //! The file's device and inode are in the session's record; a missing or different file is no evidence. So the files
 //! may be swept away at any time, and a clean end, which needs no evidence, removes its own.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io;
 use std::os::fd::OwnedFd;
@@ -22,6 +22,9 @@ use super::{STORE, fault};
 
 /// A lock file that nobody holds is swept away when it is older than this, whatever became of its session.
 const OLD: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// A session whose lock is older than this has been written, if it ever was.
+const SETTLED: Duration = Duration::from_secs(2);
 
 /// A waiting thread does nothing but wait.
 const STACK: usize = 128 * 1024;
@@ -70,7 +73,7 @@ impl Witnesses {
             .map_err(|error| fault::of_io("look at", &path, error))
             .map(|found| id_of(&found))?;
         lock(&self.held).insert(session, file);
-        Ok(Witness { id, covers_work: self.covers_work.load(Ordering::Acquire) })
+        Ok(Witness { id, covers_work: self.covers_work.load(Ordering::Acquire), connection: false })
     }
 
     /// Removes the file first, so that nobody takes a clean end for a death, and lets go of it. A duplicate of the
@@ -120,18 +123,33 @@ impl Witnesses {
     }
 
     /// Removes the files of the dead: those that nobody holds, and whose session is over or that are old.
-    pub(super) fn sweep(&self, over: &HashSet<String>) {
-        let Ok(files) = fs::read_dir(&self.directory) else { return };
-        for path in files.flatten().map(|found| found.path()) {
-            let session = path.file_stem().and_then(|stem| stem.to_str()).unwrap_or_default();
-            if path.extension().is_some_and(|ending| ending == "lock")
-                && (over.contains(session) || is_old(&path))
-                && let Ok(file) = open(&path)
-                && flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok()
-            {
+    pub(super) fn sweep(&self, sessions: &HashMap<String, bool>) {
+        for (session, path) in self.files() {
+            let over = sessions.get(&session).copied().unwrap_or(false);
+            if (over || age(&path) > OLD) && !is_held(&path) {
                 let _ = fs::remove_file(&path);
             }
         }
+    }
+
+    /// Whether somebody has held the lock of a session for a while that the file does not know: the file was replaced
+    /// under processes that live on, and may lead until their lease ends. A lock is taken shortly before its session
+    /// is written, so a fresh one proves nothing.
+    pub(super) fn has_strangers(&self, sessions: &HashMap<String, bool>) -> bool {
+        let is_stranger = |session: &String, path: &Path| {
+            !sessions.contains_key(session) && age(path) > SETTLED && is_held(path)
+        };
+        self.files().any(|(session, path)| is_stranger(&session, &path))
+    }
+
+    /// The lock files that are there, with the sessions that they are of.
+    fn files(&self) -> impl Iterator<Item = (String, PathBuf)> {
+        let files = fs::read_dir(&self.directory).into_iter().flatten().flatten();
+        files.filter_map(|found| {
+            let path = found.path();
+            let session = path.file_stem()?.to_str()?.to_owned();
+            path.extension().is_some_and(|ending| ending == "lock").then_some((session, path))
+        })
     }
 
     fn path(&self, session: SessionId) -> PathBuf {
@@ -179,7 +197,13 @@ fn open(path: &Path) -> io::Result<File> {
     OpenOptions::new().read(true).custom_flags(flags).open(path)
 }
 
-fn is_old(path: &Path) -> bool {
-    let age = fs::metadata(path).and_then(|found| found.modified()).map(|modified| modified.elapsed());
-    age.is_ok_and(|age| age.is_ok_and(|age| age > OLD))
+/// Whether anybody has the lock of that file; a file that is gone has nobody's.
+fn is_held(path: &Path) -> bool {
+    open(path).is_ok_and(|file| flock(&file, FlockOperation::NonBlockingLockExclusive).is_err())
+}
+
+/// How long ago the file was made, as far as the file system tells.
+fn age(path: &Path) -> Duration {
+    let modified = fs::metadata(path).and_then(|found| found.modified()).ok();
+    modified.and_then(|at| at.elapsed().ok()).unwrap_or_default()
 }

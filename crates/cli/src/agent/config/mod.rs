@@ -1,0 +1,509 @@
+//! The configuration: TOML, then the environment, then flags; checked as a whole before anything starts.
+//!
+//! [`keys`] is the one table of keys; [`layers`] puts together what was said where; this file turns it into what the
+//! agent runs on, and checks every relation. [`alias`] knows the settings of the designs that people come from.
+
+pub mod alias;
+pub mod keys;
+pub mod layers;
+pub mod value;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use tenure::{Name, Settings, Takeover, Timing};
+
+use crate::agent::http::tokens::{Scope, Tokens};
+use crate::args::{AgentArgs, Common};
+use crate::exit::Exit;
+use layers::{Given, Layers, Origin};
+use value::Value;
+
+/// What the agent runs on.
+#[derive(Debug, Clone)]
+pub struct Config {
+    /// The store's URL. May hold a secret: never printed.
+    pub store: String,
+    /// Which cluster.
+    pub namespace: Name,
+    /// This node.
+    pub node: NodeConfig,
+    /// Times, checked.
+    pub settings: Settings,
+    /// What follows from them.
+    pub timing: Timing,
+    /// How long work may take to wind down.
+    pub drain: Duration,
+    /// How a role is stood for when nothing else is said of it.
+    pub candidacy: Candidacy,
+    /// The roles.
+    pub roles: Vec<RoleConfig>,
+    /// HTTP.
+    pub http: HttpConfig,
+    /// Metrics.
+    pub metrics: MetricsConfig,
+    /// What was translated from other designs.
+    pub notices: Vec<String>,
+    /// Every value that was given, by path.
+    pub given: BTreeMap<String, Given>,
+}
+
+/// This node.
+#[derive(Debug, Clone)]
+pub struct NodeConfig {
+    /// Its name.
+    pub name: Name,
+    /// Where others reach it.
+    pub address: Option<String>,
+    /// What people say about it.
+    pub labels: BTreeMap<String, String>,
+}
+
+/// How a role is stood for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Candidacy {
+    /// Whether it is claimed.
+    pub eligible: bool,
+    /// Higher claims first.
+    pub priority: i32,
+    /// Whether a leader of lower priority is asked to hand over.
+    pub preempt: bool,
+    /// How long a free role is left to others.
+    pub takeover_delay: Duration,
+    /// How old a tenure must be to be handed over for the sake of priority.
+    pub min_tenure: Duration,
+    /// How long to stand back after the work failed; a ttl if none is said.
+    pub cool_down: Option<Duration>,
+    /// How long its work may take to wind down.
+    pub drain: Duration,
+    /// The labels that the node must have.
+    pub requires: BTreeMap<String, String>,
+}
+
+/// A role that was named.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RoleConfig {
+    /// Its name.
+    pub name: Name,
+    /// Who works.
+    pub mode: Mode,
+    /// How it is stood for.
+    pub candidacy: Candidacy,
+}
+
+/// Who works under a tenure.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mode {
+    /// The agent itself leads, for those who ask `/leader`.
+    Hold,
+    /// Clients campaign.
+    Campaign,
+}
+
+/// HTTP.
+#[derive(Debug, Clone)]
+pub struct HttpConfig {
+    /// The Unix socket.
+    pub socket: Option<PathBuf>,
+    /// Its mode.
+    pub socket_mode: u32,
+    /// Who may act through it, by user id.
+    pub operators: Vec<u32>,
+    /// TCP addresses.
+    pub listen: Vec<SocketAddr>,
+    /// What clients on loopback addresses may do without tokens.
+    pub loopback: Scope,
+    /// Certificates and key.
+    pub tls: Option<(PathBuf, PathBuf)>,
+    /// Tokens, if any are needed.
+    pub tokens: Option<Tokens>,
+    /// Names of this agent.
+    pub hosts: Vec<String>,
+    /// The largest body.
+    pub max_body: usize,
+    /// Requests a second for each client.
+    pub rate: u32,
+    /// How long a request may take.
+    pub request_timeout: Duration,
+    /// Open connections in all.
+    pub connections: usize,
+    /// Open streams in all.
+    pub streams: usize,
+    /// Open streams of one client.
+    pub streams_per_client: usize,
+    /// Events kept.
+    pub events_kept: usize,
+}
+
+/// Metrics.
+#[derive(Debug, Clone)]
+pub struct MetricsConfig {
+    /// What names begin with.
+    pub prefix: String,
+    /// With more roles than this, metrics are not told for each role.
+    pub roles: usize,
+}
+
+impl Config {
+    /// Reads the file, the environment and the flags.
+    ///
+    /// # Errors
+    /// Everything that is wrong, one per line.
+    pub fn load(common: &Common, args: &AgentArgs) -> Result<Self, Exit> {
+        let mut layers = Layers::default();
+        if let Some(path) = config_file(args) {
+            let text = std::fs::read_to_string(&path)
+                .map_err(|error| Exit::Usage(format!("{} cannot be read: {error}", path.display())))?;
+            layers.file(&path, &text);
+        }
+        layers.environment(|name| std::env::var(name).ok());
+        for (path, text) in args.settings(common) {
+            layers.flag(&path, &text);
+        }
+        Self::of(layers).map_err(|errors| Exit::Usage(errors.join("\n  ")))
+    }
+
+    /// Checks what was said as a whole.
+    ///
+    /// # Errors
+    /// Everything that is wrong.
+    pub fn of(layers: Layers) -> Result<Self, Vec<String>> {
+        let mut reader = Reader { values: layers.values, errors: layers.errors };
+        let node = reader.node();
+        let settings = reader.settings();
+        let timing = reader.or_error("timing", Timing::new(&settings));
+        let drain = reader.span("timing.drain").unwrap_or(tenure::NodeBuilder::DEFAULT_DRAIN);
+        let candidacy = reader.candidacy("candidacy", &Candidacy { drain, ..Candidacy::default() });
+        let roles = reader.roles(&candidacy);
+        let http = reader.http();
+        let metrics = reader.metrics();
+        let store = reader.text("store").unwrap_or_else(|| "sqlite:".to_owned());
+        let namespace = reader.name("namespace").unwrap_or_else(|| fixed(tenure::DEFAULT_NAMESPACE));
+        match timing {
+            Some(timing) if reader.errors.is_empty() => Ok(Self {
+                store,
+                namespace,
+                node,
+                settings,
+                timing,
+                drain,
+                candidacy,
+                roles,
+                http,
+                metrics,
+                notices: layers.notices,
+                given: reader.values,
+            }),
+            _ => Err(reader.errors),
+        }
+    }
+
+    /// The configuration that counts, each key with where it came from.
+    #[must_use]
+    pub fn effective(&self) -> String {
+        let mut text = String::new();
+        for notice in &self.notices {
+            text.push_str(&format!("# {notice}\n"));
+        }
+        for key in keys::KEYS.iter().filter(|key| !key.path.contains('[')) {
+            text.push_str(&self.shown(key.path, key.default));
+        }
+        for index in indices(self.given.keys()) {
+            for key in keys::KEYS.iter().filter(|key| key.path.starts_with("role[].")) {
+                let path = key.path.replacen("[]", &format!("[{index}]"), 1);
+                text.push_str(&self.shown(&path, key.default));
+            }
+        }
+        text
+    }
+
+    fn shown(&self, path: &str, default: &str) -> String {
+        match self.given.get(path) {
+            Some(given) => format!("{path} = {}  # {}\n", given.value, given.origin),
+            None => format!("# {path}: {default}  # {}\n", Origin::Default),
+        }
+    }
+
+    /// What a reload from `self` to `new` cannot change, for people.
+    #[must_use]
+    pub fn fixed_differences(&self, new: &Self) -> Vec<String> {
+        let paths = self.given.keys().chain(new.given.keys()).collect::<BTreeSet<_>>();
+        let stays = |path: &&&String| {
+            let reload = keys::find(path).is_some_and(|key| key.reload);
+            let value = |config: &Self| config.given.get(**path).map(|given| given.value.clone());
+            // What is said of a role that comes or goes comes and goes with it.
+            let moved = path.starts_with("role[") && self.names() != new.names();
+            !reload && !moved && value(self) != value(new)
+        };
+        paths.iter().filter(stays).map(|path| format!("{path} changes only by a restart")).collect()
+    }
+
+    fn names(&self) -> Vec<&Name> {
+        self.roles.iter().map(|role| &role.name).collect()
+    }
+}
+
+impl Default for Candidacy {
+    fn default() -> Self {
+        Self {
+            eligible: true,
+            priority: 0,
+            preempt: false,
+            takeover_delay: Duration::ZERO,
+            min_tenure: Duration::ZERO,
+            cool_down: None,
+            drain: tenure::NodeBuilder::DEFAULT_DRAIN,
+            requires: BTreeMap::new(),
+        }
+    }
+}
+
+/// The file that was named, or `tenure.toml` here or under /etc if there is one.
+fn config_file(args: &AgentArgs) -> Option<PathBuf> {
+    let usual = ["tenure.toml", "/etc/tenure/tenure.toml"].map(PathBuf::from);
+    args.config.clone().or_else(|| usual.into_iter().find(|path| path.exists()))
+}
+
+/// The numbers of the roles that anything is said of.
+fn indices<'a>(paths: impl Iterator<Item = &'a String>) -> BTreeSet<usize> {
+    paths.filter_map(|path| path.strip_prefix("role[")?.split(']').next()?.parse().ok()).collect()
+}
+
+fn fixed(name: &str) -> Name {
+    Name::new(name).expect("a fixed name is a name")
+}
+
+/// Reads values that fit their kinds, and gathers what does not fit together.
+struct Reader {
+    values: BTreeMap<String, Given>,
+    errors: Vec<String>,
+}
+
+impl Reader {
+    fn value(&self, path: &str) -> Option<&Value> {
+        self.values.get(path).map(|given| &given.value)
+    }
+
+    fn text(&self, path: &str) -> Option<String> {
+        match self.value(path)? {
+            Value::Text(text) | Value::Secret(text) => Some(text.clone()),
+            _ => None,
+        }
+    }
+
+    fn name(&self, path: &str) -> Option<Name> {
+        if let Value::Name(name) = self.value(path)? { Some(name.clone()) } else { None }
+    }
+
+    fn span(&self, path: &str) -> Option<Duration> {
+        if let Value::Span(span) = self.value(path)? { Some(*span) } else { None }
+    }
+
+    fn truth(&self, path: &str) -> Option<bool> {
+        if let Value::Bool(value) = self.value(path)? { Some(*value) } else { None }
+    }
+
+    fn number<T: TryFrom<i64>>(&self, path: &str, default: T) -> T {
+        match self.value(path) {
+            Some(Value::Int(number)) => T::try_from(*number).unwrap_or(default),
+            _ => default,
+        }
+    }
+
+    fn list(&self, path: &str) -> Vec<String> {
+        if let Some(Value::List(items)) = self.value(path) { items.clone() } else { Vec::new() }
+    }
+
+    fn labels(&self, path: &str) -> Option<BTreeMap<String, String>> {
+        if let Value::Labels(labels) = self.value(path)? { Some(labels.clone()) } else { None }
+    }
+
+    fn or_error<T, E: std::fmt::Display>(&mut self, what: &str, result: Result<T, E>) -> Option<T> {
+        result.map_err(|error| self.errors.push(format!("{what}: {error}"))).ok()
+    }
+
+    fn fault(&mut self, path: &str, why: &str) {
+        let origin = self.values.get(path).map_or(Origin::Default, |given| given.origin.clone());
+        self.errors.push(format!("{origin}: {path}: {why}"));
+    }
+
+    fn node(&self) -> NodeConfig {
+        let name = self.name("node.name").unwrap_or_else(|| fixed(&tenure::default_name()));
+        let labels = self.labels("node.labels").unwrap_or_default();
+        NodeConfig { name, address: self.text("node.address"), labels }
+    }
+
+    fn settings(&self) -> Settings {
+        let profile = match self.text("timing.profile").as_deref() {
+            Some("fast") => Timing::FAST_TTL,
+            Some("relaxed") => Timing::RELAXED_TTL,
+            _ => Timing::DEFAULT_TTL,
+        };
+        let ttl = self.span("timing.ttl").unwrap_or(profile);
+        let at_most = |path: &str| self.span(path).map(|limit| limit.min(ttl / 5));
+        let takeover = match self.text("timing.takeover").as_deref() {
+            Some("on-disconnect") => Takeover::OnDisconnect,
+            _ => Takeover::Strict,
+        };
+        Settings {
+            ttl: Some(ttl),
+            beat: self.span("timing.beat").or_else(|| at_most("timing.beat-at-most")),
+            op_timeout: self.span("timing.op-timeout").or_else(|| at_most("timing.op-timeout-at-most")),
+            stop_grace: self.span("timing.stop-grace"),
+            kill_slack: self.span("timing.kill-slack"),
+            takeover,
+            grace: self.span("timing.grace"),
+            rate_error_ppm: self
+                .value("timing.clock-error-ppm")
+                .map(|_| self.number("timing.clock-error-ppm", 0)),
+        }
+    }
+
+    fn candidacy(&self, at: &str, default: &Candidacy) -> Candidacy {
+        let path = |key: &str| format!("{at}.{key}");
+        Candidacy {
+            eligible: self.truth(&path("eligible")).unwrap_or(default.eligible),
+            priority: self.number(&path("priority"), default.priority),
+            preempt: self.truth(&path("preempt")).unwrap_or(default.preempt),
+            takeover_delay: self.span(&path("takeover-delay")).unwrap_or(default.takeover_delay),
+            min_tenure: self.span(&path("min-tenure")).unwrap_or(default.min_tenure),
+            cool_down: self.span(&path("cool-down")).or(default.cool_down),
+            drain: self.span(&path("drain")).unwrap_or(default.drain),
+            requires: self.labels(&path("requires")).unwrap_or_else(|| default.requires.clone()),
+        }
+    }
+
+    fn roles(&mut self, default: &Candidacy) -> Vec<RoleConfig> {
+        let mut roles: Vec<RoleConfig> = Vec::new();
+        for index in indices(self.values.keys()) {
+            let at = format!("role[{index}]");
+            let Some(name) = self.name(&format!("{at}.name")) else {
+                self.errors.push(format!("{at} has no name: every [[role]] needs one"));
+                continue;
+            };
+            if roles.iter().any(|role| role.name == name) {
+                self.fault(
+                    &format!("{at}.name"),
+                    &format!("{name} is stood for already; name each role once"),
+                );
+            }
+            let mode = match self.text(&format!("{at}.mode")).as_deref() {
+                Some("campaign") => Mode::Campaign,
+                _ => Mode::Hold,
+            };
+            roles.push(RoleConfig { name, mode, candidacy: self.candidacy(&at, default) });
+        }
+        roles
+    }
+
+    fn http(&mut self) -> HttpConfig {
+        let mut listen = Vec::new();
+        for text in self.list("http.listen") {
+            match text.parse::<SocketAddr>() {
+                Ok(address) => listen.push(address),
+                Err(_) => self
+                    .fault("http.listen", &format!("{text:?} is not ADDRESS:PORT, such as 127.0.0.1:7654")),
+            }
+        }
+        let socket = match self.text("http.socket").as_deref() {
+            Some("none") => None,
+            Some(path) => Some(PathBuf::from(path)),
+            None => Some(default_socket()),
+        };
+        let mode = self.text("http.socket-mode").unwrap_or_else(|| "0600".to_owned());
+        let http = HttpConfig {
+            socket,
+            socket_mode: u32::from_str_radix(&mode, 8).unwrap_or(0o600),
+            operators: self.operators(),
+            loopback: match self.text("http.loopback").as_deref() {
+                Some("operator") => Scope::Operator,
+                _ => Scope::Read,
+            },
+            tls: self.tls(),
+            tokens: self.tokens(),
+            listen,
+            hosts: self.list("http.hosts"),
+            max_body: self.number("http.max-body", 65_536),
+            rate: self.number("http.rate", 20_000),
+            request_timeout: self.span("http.request-timeout").unwrap_or(Duration::from_secs(60)),
+            connections: self.number("http.connections", 8192),
+            streams: self.number("http.streams", 4096),
+            streams_per_client: self.number("http.streams-per-client", 2048),
+            events_kept: self.number("http.events-kept", 4096),
+        };
+        self.check_exposure(&http);
+        http
+    }
+
+    fn operators(&mut self) -> Vec<u32> {
+        let named = self.list("http.operators");
+        let ids: Vec<u32> = named.iter().filter_map(|id| id.parse().ok()).collect();
+        if ids.len() < named.len() {
+            self.fault("http.operators", "operators are numbers of users, as `id -u` tells them");
+        }
+        ids.into_iter().chain([0, rustix::process::getuid().as_raw()]).collect()
+    }
+
+    /// Half of it is an error: never fall back to plaintext.
+    fn tls(&mut self) -> Option<(PathBuf, PathBuf)> {
+        match (self.text("http.tls-cert"), self.text("http.tls-key")) {
+            (None, None) => None,
+            (Some(cert), Some(key)) => Some((cert.into(), key.into())),
+            _ => {
+                self.errors.push("http.tls-cert and http.tls-key are needed together".to_owned());
+                None
+            }
+        }
+    }
+
+    fn tokens(&mut self) -> Option<Tokens> {
+        let path = self.text("http.tokens")?;
+        let read = Tokens::read(Path::new(&path));
+        self.or_error("http.tokens", read)
+    }
+
+    /// Beyond this host, nobody talks to the agent in clear or without a token.
+    fn check_exposure(&mut self, http: &HttpConfig) {
+        let Some(open) = http.listen.iter().find(|address| !address.ip().is_loopback()) else { return };
+        if http.tls.is_none() {
+            self.fault(
+                "http.listen",
+                &format!("{open} is reached from elsewhere: http.tls-cert and http.tls-key are needed"),
+            );
+        }
+        if http.tokens.is_none() {
+            self.fault("http.listen", &format!("{open} is reached from elsewhere: http.tokens is needed"));
+        }
+    }
+
+    fn metrics(&mut self) -> MetricsConfig {
+        let prefix = self.text("metrics.prefix").unwrap_or_else(|| "tenure".to_owned());
+        let fits =
+            |(at, c): (usize, char)| c.is_ascii_alphabetic() || c == '_' || (at > 0 && c.is_ascii_digit());
+        if prefix.is_empty() || !prefix.chars().enumerate().all(fits) {
+            self.fault("metrics.prefix", "letters, digits and _ only, and no digit first");
+        }
+        MetricsConfig { prefix, roles: self.number("metrics.roles", 1000) }
+    }
+}
+
+/// Where an agent of this user listens, and where commands look for it.
+#[must_use]
+pub fn default_socket() -> PathBuf {
+    let variable = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let folder = variable("RUNTIME_DIRECTORY")
+        .or_else(|| variable("XDG_RUNTIME_DIR").map(|dir| dir.join("tenure")))
+        .unwrap_or_else(|| match rustix::process::getuid().as_raw() {
+            0 => PathBuf::from("/run/tenure"),
+            // Not under /tmp, where anybody could have put a socket of that name.
+            _ => {
+                variable("HOME").map_or_else(|| "/run/tenure".into(), |home| home.join(".local/state/tenure"))
+            }
+        });
+    folder.join("agent.sock")
+}
+
+#[cfg(test)]
+mod tests;

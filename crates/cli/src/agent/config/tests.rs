@@ -1,0 +1,205 @@
+//! What can be written, what cannot, and what people are told.
+
+use std::path::Path;
+
+use super::*;
+
+fn layered(file: &str, environment: &[(&str, &str)], flags: &[(&str, &str)]) -> Result<Config, Vec<String>> {
+    let mut layers = Layers::default();
+    layers.file(Path::new("t.toml"), file);
+    layers.environment(|name| {
+        environment.iter().find(|(key, _)| *key == name).map(|(_, value)| (*value).to_owned())
+    });
+    for (path, text) in flags {
+        layers.flag(path, text);
+    }
+    Config::of(layers)
+}
+
+fn refused(file: &str, environment: &[(&str, &str)]) -> String {
+    layered(file, environment, &[]).expect_err(file).join("\n")
+}
+
+const WHOLE: &str = r#"
+store = "redis://user:hunter2@localhost/0?password=hunter2"
+namespace = "prod"
+[node]
+name = "web-1"
+address = "10.0.0.1:80"
+labels = { zone = "a" }
+[timing]
+profile = "fast"
+drain = "3s"
+[candidacy]
+priority = 5
+[[role]]
+name = "scheduler"
+requires = { zone = "a" }
+[[role]]
+name = "backup"
+priority = 9
+eligible = false
+mode = "campaign"
+[http]
+socket = "none"
+listen = ["127.0.0.1:0"]
+[metrics]
+prefix = "forge_leader"
+"#;
+
+#[test]
+fn a_whole_file_is_read_and_shown_with_where_it_came_from() {
+    let config = layered(WHOLE, &[("TENURE_NODE_NAME", "web-2")], &[("node.address", "x:1")]).unwrap();
+    assert_eq!((config.node.name.as_str(), config.node.address.as_deref()), ("web-2", Some("x:1")));
+    assert_eq!(config.timing.ttl, Timing::FAST_TTL);
+    let [scheduler, backup] = &config.roles[..] else { panic!("{:?}", config.roles) };
+    assert_eq!((scheduler.candidacy.priority, scheduler.candidacy.drain), (5, Duration::from_secs(3)));
+    assert_eq!(
+        (backup.candidacy.priority, backup.candidacy.eligible, backup.mode),
+        (9, false, Mode::Campaign)
+    );
+    let shown = config.effective();
+    for part in [
+        "node.name = \"web-2\"  # TENURE_NODE_NAME",
+        "node.address = \"x:1\"  # command line",
+        "role[1].priority = 9  # t.toml:18",
+        "store = \"redis://…@localhost/0?…\"  # t.toml:2",
+        "# timing.ttl: of the profile  # default",
+    ] {
+        assert!(shown.contains(part), "{part} in\n{shown}");
+    }
+    assert!(!shown.contains("hunter2") && !format!("{:?}", config.given["store"].value).is_empty());
+}
+
+#[test]
+fn what_is_wrong_is_named_with_its_place_and_the_nearest_known_key() {
+    for (file, parts) in [
+        ("[node]\nnmae = \"a\"", &["t.toml:2", "node.nmae", "did you mean name?"][..]),
+        ("[noed]\nname = \"a\"", &["t.toml:1", "did you mean node?"]),
+        ("[role]\nname = \"a\"", &["t.toml:1", "[[role]] instead of [role]"]),
+        ("[[node]]\nname = \"a\"", &["t.toml:1", "[node] instead of [[node]]"]),
+        ("role = [1]", &["[[role]]"]),
+        ("[timing]\nttl = 5", &["t.toml:2", "no unit", "5s"]),
+        ("[timing]\nttl = \"5\"", &["t.toml:2", "timing.ttl", "not a time"]),
+        ("[timing]\nbeat = \"4s\"", &["timing", "4s", "stop"]),
+        ("[timing]\nprofile = \"slow\"", &["default or fast or relaxed"]),
+        ("[node]\nname = \"a b\"", &["t.toml:2", "not a valid name"]),
+        ("[node]\nlabels = { a = 1 }", &["t.toml:2", "table of texts"]),
+        ("[[role]]\npriority = 1", &["role[0] has no name"]),
+        ("[[role]]\nname = \"a\"\n[[role]]\nname = \"a\"", &["t.toml:4", "already"]),
+        ("[[role]]\nname = \"a\"\npriority = \"high\"", &["t.toml:3", "number"]),
+        ("[http]\nlisten = [\"here\"]", &["t.toml:2", "127.0.0.1:7654"]),
+        ("[http]\nlisten = [\"0.0.0.0:1\"]", &["http.tls-cert", "http.tokens"]),
+        ("[http]\ntls-cert = \"a\"", &["together"]),
+        ("[http]\nmax-body = 0", &["1 to"]),
+        ("[http]\noperators = [\"ada\"]", &["id -u"]),
+        ("[metrics]\nprefix = \"a-b\"", &["metrics.prefix"]),
+        ("nonsense", &["t.toml:1"]),
+        ("leaderTtl = \"30s\"\n[timing]\nttl = \"9s\"", &["twice", "leaderTtl"]),
+    ] {
+        let why = refused(file, &[]);
+        assert!(parts.iter().all(|part| why.contains(part)), "{file}\n→ {why}");
+    }
+    assert!(refused("", &[("TENURE_TTL", "5")]).contains("TENURE_TTL"));
+    assert!(layered("", &[], &[("node.nam", "x")]).unwrap_err()[0].contains("did you mean node.name?"));
+    assert_eq!(refused("[timing]\nttl = 5\n[node]\nnmae = 1", &[]).lines().count(), 2, "everything at once");
+}
+
+#[test]
+fn settings_of_other_designs_are_understood_and_their_intervals_are_limits() {
+    let forge = r#"
+[cluster.leader_election]
+check_interval = "5s"
+lease_duration = "60s"
+refresh_interval = "30s"
+lock_timeout = "10s"
+"#;
+    let config = layered(forge, &[], &[]).unwrap();
+    assert_eq!(config.timing.ttl, Duration::from_secs(60));
+    assert_eq!(
+        (config.timing.beat, config.timing.op_timeout),
+        (Duration::from_secs(5), Duration::from_secs(10))
+    );
+    assert!(config.notices.iter().any(|notice| notice.contains("lease_duration (FORGE) became timing.ttl")));
+    assert_eq!(config.notices.len(), 4);
+
+    let slow = "[cluster.leader_election]\nlease_duration = \"60s\"\nrefresh_interval = \"30s\"";
+    assert_eq!(layered(slow, &[], &[]).unwrap().timing.beat, Duration::from_secs(12), "ttl/5 is shorter");
+
+    let sovereign =
+        "leaderTtl = \"30s\"\nelectionInterval = \"15s\"\nheartbeatInterval = \"10s\"\ninstanceId = \"i-1\"";
+    let config = layered(sovereign, &[], &[]).unwrap();
+    assert_eq!((config.node.name.as_str(), config.timing.beat), ("i-1", Duration::from_secs(6)));
+
+    let radar = [
+        ("COORDINATOR_ELIGIBLE", "false"),
+        ("COORDINATOR_ELECTION_INTERVAL", "500"),
+        ("COORDINATOR_TAKEOVER_DELAY", "1000"),
+    ];
+    let config = layered("[[role]]\nname = \"coordinator\"", &radar, &[]).unwrap();
+    assert_eq!(config.timing.beat, Duration::from_millis(500));
+    let candidacy = &config.roles[0].candidacy;
+    assert_eq!((candidacy.eligible, candidacy.takeover_delay), (false, Duration::from_secs(1)));
+    assert!(refused("", &[("COORDINATOR_ELECTION_INTERVAL", "5s")]).contains("milliseconds"));
+}
+
+#[test]
+fn every_key_can_be_set_and_every_alias_leads_to_a_key() {
+    for key in keys::KEYS {
+        let path = key.path.replace("[]", "[0]");
+        let text = match key.kind {
+            value::Kind::Int(least, _) => least.to_string(),
+            value::Kind::Span => "1s".to_owned(),
+            value::Kind::Bool => "true".to_owned(),
+            value::Kind::Choice(words) => words[0].to_owned(),
+            value::Kind::Labels => "a=b".to_owned(),
+            _ => "x".to_owned(),
+        };
+        let mut layers = Layers::default();
+        layers.flag(&path, &text);
+        assert!(layers.values.contains_key(&path) && layers.errors.is_empty(), "{path}: {:?}", layers.errors);
+        if let Some(name) = key.env() {
+            let mut layers = Layers::default();
+            layers.environment(|asked| (asked == name).then(|| text.clone()));
+            assert!(layers.values.contains_key(key.path), "{name}");
+        }
+    }
+    assert!(alias::ALIASES.iter().all(|alias| keys::find(alias.becomes).is_some()));
+}
+
+#[test]
+fn the_documentation_lists_every_key_and_every_alias() {
+    let page = include_str!("../../../../../docs/agent.md");
+    assert!(page.contains(&keys::table()), "put this into docs/agent.md:\n{}", keys::table());
+    for alias in alias::ALIASES {
+        assert!(
+            page.contains(alias.name().rsplit('.').next().unwrap()),
+            "docs/agent.md lacks {}",
+            alias.name()
+        );
+    }
+}
+
+#[test]
+fn a_reload_says_what_it_cannot_change() {
+    let old = layered(WHOLE, &[], &[]).unwrap();
+    let new = layered(&WHOLE.replace("priority = 9", "priority = 1"), &[], &[]).unwrap();
+    assert_eq!(old.fixed_differences(&new), [""; 0]);
+    let new = layered(&WHOLE.replace("\"prod\"", "\"test\""), &[], &[]).unwrap();
+    assert_eq!(old.fixed_differences(&new), ["namespace changes only by a restart"]);
+}
+
+proptest::proptest! {
+    /// Whatever stands in a file, in a variable or in a flag is read or refused, never more.
+    #[test]
+    fn nothing_that_is_written_harms_the_parser(
+        text in "(\\[{0,2}(node|role|http|timing|cluster\\.leader_election)\\]{0,2}\\n|[a-zA-Z_.-]{1,9} = (\"[ -~]{0,9}\"|[0-9-]{1,20}|\\[.{0,5}\\]|\\{.{0,9}\\})\\n|.{0,20}\\n){0,6}",
+        key in "[a-z.\\[\\]0-9-]{0,20}",
+        value in ".{0,20}",
+    ) {
+        let _ = layered(&text, &[("TENURE_TTL", &value), ("TENURE_HTTP_LISTEN", &value)], &[(&key, &value)]);
+        for known in keys::KEYS {
+            let _ = known.kind.read_text(&value);
+        }
+    }
+}

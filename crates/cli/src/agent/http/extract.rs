@@ -1,0 +1,119 @@
+//! What comes with a request, each part with the name that a problem calls it by.
+
+use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
+
+use axum::body::Bytes;
+use axum::extract::{FromRequest, FromRequestParts, Path, Query, Request};
+use axum::http::request::Parts;
+use axum::http::{StatusCode, header};
+use serde::de::DeserializeOwned;
+use tenure::Name;
+
+use super::problem::Problem;
+
+/// The role or node that the path names.
+#[derive(Debug, Clone)]
+pub struct Subject(pub Name);
+
+impl<S: Send + Sync> FromRequestParts<S> for Subject {
+    type Rejection = Problem;
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
+        let path = Path::<BTreeMap<String, String>>::from_request_parts(parts, state).await;
+        let Path(path) = path.map_err(|error| Problem::field("path", error.body_text()))?;
+        let (field, text) = path.into_iter().next().unwrap_or_default();
+        Name::new(&text).map(Self).map_err(|error| Problem::field(field, error.to_string()))
+    }
+}
+
+/// What comes after the question mark. Asking for a key makes it known; what is left over is refused.
+#[derive(Debug)]
+pub struct Params {
+    given: BTreeMap<String, String>,
+}
+
+impl<S: Send + Sync> FromRequestParts<S> for Params {
+    type Rejection = Problem;
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
+        let query = Query::<BTreeMap<String, String>>::from_request_parts(parts, state).await;
+        let Query(given) = query.map_err(|error| Problem::field("query", error.body_text()))?;
+        Ok(Self { given })
+    }
+}
+
+impl Params {
+    /// A text.
+    pub fn text(&mut self, key: &str) -> Option<String> {
+        self.given.remove(key)
+    }
+
+    /// A name.
+    ///
+    /// # Errors
+    /// If it is not one.
+    pub fn name(&mut self, key: &str) -> Result<Option<Name>, Problem> {
+        let name = self.given.remove(key).map(Name::new).transpose();
+        name.map_err(|error| Problem::field(key, error.to_string()))
+    }
+
+    /// A number from 1 to `most`.
+    ///
+    /// # Errors
+    /// If it is not one.
+    pub fn number(&mut self, key: &str, default: usize, most: usize) -> Result<usize, Problem> {
+        self.within(key, default, 1..=most)
+    }
+
+    /// A number within a range.
+    ///
+    /// # Errors
+    /// If it is not one.
+    pub fn within(
+        &mut self,
+        key: &str,
+        default: usize,
+        range: RangeInclusive<usize>,
+    ) -> Result<usize, Problem> {
+        let Some(text) = self.given.remove(key) else { return Ok(default) };
+        let number = text.parse::<usize>().ok().filter(|number| range.contains(number));
+        let (least, most) = range.into_inner();
+        number.ok_or_else(|| Problem::field(key, format!("{key} must be a number from {least} to {most}")))
+    }
+
+    /// Nothing else was meant.
+    ///
+    /// # Errors
+    /// If there is a key that nobody asked for.
+    pub fn done(self) -> Result<(), Problem> {
+        match self.given.into_keys().next() {
+            Some(key) => Err(Problem::field(&key, format!("there is no parameter {key}"))),
+            None => Ok(()),
+        }
+    }
+}
+
+/// A JSON body.
+#[derive(Debug)]
+pub struct Body<T>(pub T);
+
+impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Body<T> {
+    type Rejection = Problem;
+    async fn from_request(request: Request, state: &S) -> Result<Self, Problem> {
+        let kind = request.headers().get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
+        if kind.is_none_or(|kind| !kind.starts_with("application/json")) {
+            let detail = "Content-Type must be application/json";
+            let problem = Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, detail);
+            return Err(Problem { field: Some("Content-Type".to_owned()), ..problem });
+        }
+        let bytes = Bytes::from_request(request, state).await;
+        let bytes = bytes.map_err(|error| Problem::new(error.status(), error.body_text()))?;
+        serde_json::from_slice(&bytes).map(Self).map_err(|error| wrong(&error))
+    }
+}
+
+/// The field is what the message has between its first backticks.
+fn wrong(error: &serde_json::Error) -> Problem {
+    let text = error.to_string();
+    let field = text.split('`').nth(1).unwrap_or("body").to_owned();
+    Problem::field(field, text)
+}

@@ -1,0 +1,182 @@
+// Everything about the role or node that was chosen, and what can be done about it.
+
+import { by, el, pill, bar, lease, clock, span } from "./dom.js";
+import { model, leaseLeft, pastOf } from "./model.js";
+import { Window, buttons, steer, axis, lane } from "./timeline.js";
+import { ask } from "./dialog.js";
+
+let chosen = null;
+let parts = null;
+let closed = () => {};
+
+export const start = (whenClosed) => { closed = whenClosed; };
+
+/** Shows a role or a node; nothing if there is no name. */
+export function show(kind, name) {
+  chosen = name ? { kind, name } : null;
+  parts = null;
+  draw();
+}
+
+export function draw() {
+  const holder = by("detail");
+  holder.hidden = !chosen;
+  if (!chosen) return;
+  if (!parts) {
+    parts = chosen.kind === "role" ? roleParts() : nodeParts();
+    holder.replaceChildren(header(), ...parts.all);
+  }
+  parts.draw();
+}
+
+/** Lets bars and durations go on. */
+export const tick = () => { if (chosen) parts?.tick(); };
+
+function header() {
+  const close = el("button", "quiet", "✕", { type: "button", "aria-label": "Close", "data-item": "detail-close" });
+  close.addEventListener("click", () => closed());
+  return el("header", "", [el("h2", "", chosen.name), close]);
+}
+
+function fact(list, name, item) {
+  const value = el("dd", "", [], item ? { "data-item": item } : {});
+  list.append(el("dt", "", name), value);
+  return value;
+}
+
+function text(value, ...kids) {
+  const wantedText = kids.map((kid) => (typeof kid === "string" ? kid : kid.textContent)).join("\u0001");
+  if (value.dataset.told === wantedText) return;
+  value.dataset.told = wantedText;
+  value.replaceChildren(...kids);
+}
+
+function button(item, words, act, cls = "") {
+  const made = el("button", cls, words, { type: "button", "data-item": item });
+  made.addEventListener("click", act);
+  return made;
+}
+
+function roleParts() {
+  const name = chosen.name;
+  const facts = el("dl", "facts");
+  const [state, leader, token, office] = [["State", "role-state"], ["Leader", "role-leader"], ["Token", "role-token"], ["In office", "role-office"]].map(([title, item]) => fact(facts, title, item));
+  const left = fact(facts, "Lease left", "role-lease").appendChild(bar());
+  const note = el("p", "note", [], { "data-item": "role-note" });
+  const candidates = el("ol", "", [], { "data-item": "candidates" });
+  const deeds = el("ul", "", [], { "data-item": "role-deeds" });
+  const acts = {
+    transfer: button("transfer", "Transfer…", () => ask("transfer", name), "primary"),
+    step: button("step-down", "Step down…", () => ask("step-down", name)),
+    pause: button("pause", "Pause…", () => ask("pause", name)),
+    resume: button("resume", "Resume…", () => ask("resume", name)),
+  };
+  const past = pastParts(name);
+  const all = [
+    facts, note, el("div", "buttons", Object.values(acts)),
+    section("Next in line", candidates), past.holder, section("What operators did", deeds),
+  ];
+  return {
+    all,
+    draw() {
+      const role = model.roles.get(name);
+      text(state, role ? pill(role.state) : "there is no such role");
+      if (!role) return;
+      text(leader, role.leader ?? "nobody", ...(role.address ? [el("span", "faint", ` at ${role.address}`)] : []));
+      text(token, `${role.token || "—"}${role.reason ? ` (${role.reason})` : ""}`);
+      const notes = [
+        role.paused && `Paused by ${role.paused.by}${role.paused.why ? `: ${role.paused.why}` : ""}`,
+        role.pinned && `Pinned to ${role.pinned}`, role.transfer && `Being handed to ${role.transfer}`,
+      ].filter(Boolean);
+      note.hidden = !notes.length;
+      text(note, notes.join("; "));
+      text(candidates, ...(role.candidates.length ? role.candidates.map((node) => el("li", "", node)) : [el("p", "faint", "nobody else stands")]));
+      const done = (pastOf(name)?.deeds ?? []).toReversed();
+      text(deeds, ...(done.length ? done.map(deed) : [el("p", "faint", "nothing yet")]));
+      acts.transfer.disabled = !role.candidates.length || !!role.paused;
+      acts.step.disabled = !role.leader;
+      acts.pause.hidden = !!role.paused;
+      acts.resume.hidden = !role.paused;
+      this.tick();
+      past.draw();
+    },
+    tick() {
+      const role = model.roles.get(name);
+      if (!role) return;
+      text(office, role.since ? `${span(Date.now() - Date.parse(role.since))}, since ${clock(Date.parse(role.since))}` : "—");
+      lease(left, role.leader ? leaseLeft(role.leader) : NaN, model.nodes.get(role.leader)?.ttl_ms);
+      past.tick();
+    },
+  };
+}
+
+const section = (title, ...kids) => el("section", "", [el("h3", "", title), ...kids]);
+
+function deed(done) {
+  return el("li", "", [el("span", "faint", `${clock(Date.parse(done.at))} `), `${done.by}: ${done.act}${done.node ? ` to ${done.node}` : ""}${done.why ? `, ${done.why}` : ""}`]);
+}
+
+/** One role's timeline, and its tenures in words. */
+function pastParts(name) {
+  const scale = el("div", "axis"), shown = el("div", "lane");
+  const one = el("div", "one", [scale, shown], { "data-item": "role-timeline" });
+  const zoom = el("div", "zoom");
+  const words = el("ul", "", [], { "data-item": "tenures" });
+  const tenures = () => pastOf(name)?.tenures;
+  let fitted = false;
+  const all = () => Math.min(Date.now() - 10_000, ...(tenures() ?? []).slice(0, 1).map((tenure) => Date.parse(tenure.began)));
+  const redraw = () => { lane(shown, name, tenures(), win); axis(scale, win); range(); };
+  const win = new Window(redraw);
+  const range = buttons(zoom, win, all);
+  steer(one, win, all);
+  return {
+    holder: el("section", "", [el("h3", "", "Who led"), one, zoom, words]),
+    draw() {
+      const known = tenures();
+      if (!known) return;
+      if (!fitted) { fitted = true; win.fit(all()); } else redraw();
+      text(words, ...known.toReversed().slice(0, 50).map(tenureLine));
+    },
+    tick() { if (win.end === null && tenures()) redraw(); },
+  };
+}
+
+function tenureLine(tenure) {
+  const from = Date.parse(tenure.began), to = tenure.ended ? Date.parse(tenure.ended) : null;
+  const held = to ? `for ${span(to - from)}` : tenure.reason ? "" : "goes on";
+  return el("li", "", [el("span", "faint", `${clock(from)} `), el("b", "", tenure.node), ` token ${tenure.token}, ${held}${tenure.reason ? ` (${tenure.reason})` : ""}`]);
+}
+
+function nodeParts() {
+  const name = chosen.name;
+  const facts = el("dl", "facts");
+  const [state, address, session, joined, leads, stands, labels] = [["State", "node-state"], ["Address"], ["Session"], ["Joined"], ["Leads"], ["Stands for"], ["Labels", "node-labels"]].map(([title, item]) => fact(facts, title, item));
+  const left = fact(facts, "Lease left").appendChild(bar());
+  const note = el("p", "note");
+  const led = el("ul", "", [], { "data-item": "node-roles" });
+  const drain = button("drain", "Drain…", () => ask("drain", name));
+  const undrain = button("undrain", "Let it stand again…", () => ask("undrain", name));
+  return {
+    all: [facts, note, el("div", "buttons", [drain, undrain]), section("Leads", led)],
+    draw() {
+      const node = model.nodes.get(name);
+      text(state, node ? pill(node.drained && node.state === "live" ? "drained" : node.state) : "there is no such node");
+      if (!node) return;
+      text(address, node.address ?? "—");
+      text(session, node.session);
+      text(leads, String(node.leads));
+      text(stands, String(node.stands_for));
+      const told = Object.entries(node.labels);
+      text(labels, ...(told.length ? told.map(([key, value]) => el("span", "tag", `${key}=${value}`)) : ["none"]));
+      note.hidden = !node.drained;
+      if (node.drained) text(note, `Drained by ${node.drained.by}${node.drained.why ? `: ${node.drained.why}` : ""}`);
+      drain.hidden = !!node.drained;
+      undrain.hidden = !node.drained;
+      const names = model.names.filter((role) => model.roles.get(role)?.leader === name);
+      text(led, ...(names.length ? names.slice(0, 200).map((role) => el("li", "", role)) : [el("p", "faint", "nothing")]), ...(names.length > 200 ? [el("li", "faint", `and ${names.length - 200} more`)] : []));
+      text(joined, clock(Date.parse(node.since)));
+      this.tick();
+    },
+    tick() { lease(left, leaseLeft(name), model.nodes.get(name)?.ttl_ms); },
+  };
+}

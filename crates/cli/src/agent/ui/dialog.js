@@ -1,0 +1,94 @@
+// Acting: always with a question first, and with a reason.
+
+import { act } from "./api.js";
+import { by, el, toast } from "./dom.js";
+import { model, lookNow, lookAtAudit } from "./model.js";
+
+const role = (name) => `/v1/roles/${encodeURIComponent(name)}`;
+const node = (name) => `/v1/nodes/${encodeURIComponent(name)}`;
+
+const ACTS = {
+  transfer: {
+    title: (name) => `Hand ${name} over`, yes: "Transfer", to: true,
+    text: (name) => `${model.roles.get(name)?.leader ?? "The leader"} winds its work down, then the node you choose leads.`,
+    send: (name, body) => act("POST", `${role(name)}/transfer`, body),
+  },
+  "step-down": {
+    title: (name) => `Make the leader of ${name} step down`, yes: "Step down",
+    text: (name) => `${model.roles.get(name)?.leader ?? "The leader"} winds its work down, then the next in line leads.`,
+    send: (name, body) => act("POST", `${role(name)}/step-down`, body),
+  },
+  pause: {
+    title: (name) => `Pause ${name}`, yes: "Pause",
+    text: () => "Nobody leads it until it is resumed: its work stands still.",
+    send: (name, body) => act("POST", `${role(name)}/pause`, body),
+  },
+  resume: {
+    title: (name) => `Resume ${name}`, yes: "Resume",
+    text: () => "It may be led again.",
+    send: (name, body) => act("POST", `${role(name)}/resume`, body),
+  },
+  drain: {
+    title: (name) => `Drain ${name}`, yes: "Drain",
+    text: () => "It gives up its roles and stands for none.",
+    send: (name, body) => act("POST", `${node(name)}/drain`, body),
+  },
+  undrain: {
+    title: (name) => `Let ${name} stand again`, yes: "Let it stand", unreasoned: true,
+    text: () => "It stands for its roles again.",
+    send: (name) => act("DELETE", `${node(name)}/drain`),
+  },
+};
+
+/** Asks whether, and why; then asks the agent. */
+export function ask(what, name) {
+  const deed = ACTS[what];
+  by("confirm-title").textContent = deed.title(name);
+  by("confirm-text").textContent = deed.text(name);
+  by("confirm-yes").textContent = deed.yes;
+  by("confirm-to-label").hidden = !deed.to;
+  by("confirm-to").replaceChildren(...(deed.to ? model.roles.get(name)?.candidates ?? [] : []).map((to) => el("option", "", to, { value: to })));
+  by("confirm-why-label").hidden = !!deed.unreasoned;
+  by("confirm-why").required = !deed.unreasoned;
+  by("confirm-why").value = "";
+  by("confirm-by").value = localStorage.getItem("tenure-by") ?? "";
+  fault("");
+  by("confirm-yes").disabled = false;
+  by("confirm-form").onsubmit = (event) => {
+    event.preventDefault();
+    confirmed(deed, name);
+  };
+  by("confirm").showModal();
+  by(deed.to ? "confirm-to" : deed.unreasoned ? "confirm-yes" : "confirm-why").focus();
+}
+
+async function confirmed(deed, name) {
+  const who = by("confirm-by").value.trim();
+  localStorage.setItem("tenure-by", who);
+  const body = { why: by("confirm-why").value.trim() };
+  if (who) body.by = who;
+  if (deed.to) body.to = by("confirm-to").value;
+  if (!deed.unreasoned && !body.why) return fault("Say why: whoever looks at the audit trail will want to know.");
+  by("confirm-yes").disabled = true;
+  by("confirm-yes").textContent = "Asking…";
+  try {
+    const answer = await deed.send(name, body);
+    by("confirm").close();
+    toast(answer?.done ?? "Done");
+  } catch (error) {
+    fault(error.message || "the agent does not answer");
+  }
+  by("confirm-yes").disabled = false;
+  by("confirm-yes").textContent = deed.yes;
+  lookNow();
+  lookAtAudit();
+}
+
+function fault(text) {
+  by("confirm-error").textContent = text;
+  by("confirm-error").hidden = !text;
+}
+
+export function start() {
+  by("confirm-no").addEventListener("click", () => by("confirm").close());
+}

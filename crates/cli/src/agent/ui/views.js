@@ -1,0 +1,335 @@
+// The views: one list each, shown from the model, narrowed by the search and by what is pressed.
+
+import { by, el, say, pill, bar, lease, clock, span, colour } from "./dom.js";
+import { List } from "./list.js";
+import { model, leaseLeft, pastOf } from "./model.js";
+import { Window, buttons, steer, axis, lane, legend } from "./timeline.js";
+
+const holder = (view) => document.querySelector(`#${view} .list, #${view} .lanes`);
+const cells = (row, ...made) => row.append(...made);
+const wanted = { text: "", state: "", kinds: new Set() };
+let open = () => {};
+
+const has = (text) => String(text ?? "").toLowerCase().includes(wanted.text);
+
+/** Narrows everything to what contains this. */
+export function search(text) {
+  wanted.text = text.trim().toLowerCase();
+  drawAll();
+}
+
+/** The roles that are wanted, by name. */
+function roles() {
+  const wants = (role) =>
+    (!wanted.state || role.state === wanted.state) &&
+    (!wanted.text || has(role.role) || has(role.leader) || has(role.state));
+  return model.names.map((name) => model.roles.get(name)).filter((role) => role && wants(role));
+}
+
+const since = (role) => (role.since ? Date.now() - Date.parse(role.since) : NaN);
+
+function fillRole(row, role) {
+  const [name, state, leader, token, office, left, next] = row.children;
+  say(name, role.role);
+  replacePill(state, role.state);
+  say(leader, role.leader ?? "nobody");
+  leader.classList.toggle("faint", !role.leader);
+  say(token, role.token ? String(role.token) : "—");
+  say(office, span(since(role)));
+  lease(left, role.leader ? leaseLeft(role.leader) : NaN, model.nodes.get(role.leader)?.ttl_ms);
+  say(next, role.candidates.length ? role.candidates.join(", ") : "nobody");
+  next.classList.toggle("faint", !role.candidates.length);
+}
+
+function replacePill(cell, state) {
+  if (cell.textContent !== state) cell.replaceChildren(pill(state));
+}
+
+function roleList() {
+  return new List(holder("roles"), {
+    label: "Roles",
+    head: [["Role"], ["State"], ["Leader"], ["Token", "right"], ["In office"], ["Lease left"], ["Next in line", "wide"]],
+    make: (row) => {
+      const left = bar();
+      left.dataset.item = "lease";
+      row.dataset.item = "role";
+      cells(row, el("span", "name"), el("span"), el("span", "leader"), el("span", "num right"), el("span", "num"), left, el("span", "wide"));
+    },
+    fill: fillRole,
+    open: (role) => open("role", role.role),
+    key: (role) => `role/${role.role}`,
+    empty: () => (model.roles.size ? "No role is like that." : model.cluster ? "Nobody has stood for a role yet." : "Looking…"),
+  });
+}
+
+function nodeState(node) {
+  return node.drained && node.state === "live" ? "drained" : node.state;
+}
+
+function fillNode(row, node) {
+  const [name, state, left, leads, stands, labels, address, joined] = row.children;
+  say(name, node.node);
+  replacePill(state, nodeState(node));
+  lease(left, leaseLeft(node.node), node.ttl_ms);
+  say(leads, String(node.leads));
+  say(stands, String(node.stands_for));
+  const told = Object.entries(node.labels).map(([key, value]) => `${key}=${value}`);
+  if (labels.dataset.told !== told.join()) {
+    labels.dataset.told = told.join();
+    labels.replaceChildren(...told.map((text) => el("span", "tag", text)));
+  }
+  say(address, node.address ?? "");
+  say(joined, span(Date.now() - Date.parse(node.since)));
+}
+
+function nodeList() {
+  return new List(holder("nodes"), {
+    label: "Nodes",
+    head: [["Node"], ["State"], ["Lease left"], ["Leads", "right"], ["Stands for", "right"], ["Labels"], ["Address", "wide"], ["Joined", "wide"]],
+    make: (row) => {
+      row.dataset.item = "node";
+      const labels = el("span", "", [], { "data-item": "labels" });
+      cells(row, el("span", "name"), el("span"), bar(), el("span", "num right"), el("span", "num right"), labels, el("span", "wide"), el("span", "wide num"));
+    },
+    fill: fillNode,
+    open: (node) => open("node", node.node),
+    key: (node) => `node/${node.node}`,
+    empty: () => (model.nodes.size ? "No node is like that." : "Looking…"),
+  });
+}
+
+function nodes() {
+  const labels = (node) => Object.entries(node.labels).map(([key, value]) => `${key}=${value}`).join(" ");
+  const wants = (node) => !wanted.text || has(node.node) || has(nodeState(node)) || has(node.address) || has(labels(node));
+  return [...model.nodes.values()].filter(wants);
+}
+
+/** Kinds of events that people want apart. */
+const KINDS = {
+  leaders: ["leader-changed", "leader-lost", "vacant", "leader-silent", "leader-back", "leader-down"],
+  nodes: ["node-joined", "node-left", "node-expelled"],
+  operators: ["paused", "resumed"],
+  "this agent": [],
+};
+const kindOf = (event) => {
+  if (event.scope === "node") return "this agent";
+  return Object.keys(KINDS).find((kind) => KINDS[kind].includes(event.event)) ?? "this agent";
+};
+
+/** What an event says, for people. */
+export function sentence(event) {
+  const because = event.reason && !["first", "vacant"].includes(event.reason) ? ` (${event.reason})` : "";
+  const former = event.former ?? "its leader";
+  switch (event.event) {
+    case "leader-changed": return event.leader ? `${event.leader} leads${event.former && event.former !== event.leader ? ` after ${event.former}` : ""}, token ${event.token}${because}` : `nobody leads, after ${former}`;
+    case "leader-lost": return `${former} is gone, nobody leads${because}`;
+    case "vacant": return `${former} gave it up, nobody leads${because}`;
+    case "leader-silent": return `${event.leader} has not beaten for a ttl`;
+    case "leader-back": return `${event.leader} beats again`;
+    case "leader-down": return `the session of ${former} is over`;
+    case "paused": return event.by ? `paused by ${event.by}: ${event.why}` : event.paused === false ? "resumed" : "paused";
+    case "node-expelled": return "was expelled: it died or fell silent";
+    case "elected": return `this node leads, token ${event.token}`;
+    case "lost": return `this node leads no more${because}`;
+    case "state-changed": return `${event.from} → ${event.to}`;
+    default: {
+      const known = new Set(["event", "at", "scope", "id", "node", "role", "subject", "sequence", "lease_nanos"]);
+      const rest = Object.entries(event).filter(([key]) => !known.has(key));
+      return `${event.event.replaceAll("-", " ")} ${rest.map(([key, value]) => `${key} ${typeof value === "object" ? JSON.stringify(value) : value}`).join(", ")}`.trim();
+    }
+  }
+}
+
+function eventList() {
+  return new List(holder("events"), {
+    label: "Events",
+    head: [["When"], ["Told by"], ["About"], ["What happened"]],
+    make: (row) => { row.dataset.item = "event"; cells(row, el("span", "num faint"), el("span", "faint"), el("span", "name"), el("span")); },
+    fill: (row, event) => {
+      const [when, scope, subject, what] = row.children;
+      say(when, clock(Date.parse(event.at), true));
+      say(scope, event.scope === "node" ? "this node" : "the store");
+      say(subject, event.role ?? event.node ?? "");
+      say(what, sentence(event));
+      row.dataset.kind = event.event;
+    },
+    open: (event) => (event.role ? open("role", event.role) : event.node && open("node", event.node)),
+    key: (event) => event.id,
+    empty: () => (model.events.length ? "No event is like that." : "Nothing has happened since this page was opened."),
+  });
+}
+
+function events() {
+  const wants = (event) =>
+    (!wanted.kinds.size || wanted.kinds.has(kindOf(event))) &&
+    (!wanted.text || has(event.subject) || has(event.event) || has(sentence(event)));
+  return model.events.filter(wants).reverse();
+}
+
+function auditList() {
+  return new List(holder("audit"), {
+    label: "Audit",
+    head: [["When"], ["Who"], ["Did"], ["To"], ["Why"]],
+    make: (row) => { row.dataset.item = "deed"; cells(row, el("span", "num faint"), el("span"), el("span", "name"), el("span"), el("span")); },
+    fill: (row, deed) => {
+      const [when, who, did, to, why] = row.children;
+      say(when, clock(Date.parse(deed.at)));
+      say(who, deed.by);
+      say(did, deed.act);
+      say(to, deed.node ? `${deed.subject} → ${deed.node}` : deed.subject);
+      say(why, deed.why);
+    },
+    open: (deed) => model.roles.has(deed.subject) && open("role", deed.subject),
+    key: (deed) => `${deed.at} ${deed.subject}`,
+    empty: () => "No operator has done anything yet.",
+  });
+}
+
+const deeds = () => model.deeds.filter((deed) => !wanted.text || [deed.by, deed.act, deed.subject, deed.why].some(has));
+
+/** Whatever a task or an alert calls it. */
+const first = (thing, ...keys) => keys.map((key) => thing[key]).find((value) => value !== undefined && value !== null) ?? "";
+const when = (text) => (Number.isNaN(Date.parse(text)) ? String(text) : clock(Date.parse(text)));
+
+function taskList() {
+  const tick = (run) => (typeof run === "object" ? `${when(first(run, "tick", "at", "started"))} ${first(run, "state", "outcome")}` : String(run));
+  return new List(holder("tasks"), {
+    label: "Tasks",
+    head: [["Task"], ["State"], ["Next"], ["Last ticks"]],
+    make: (row) => { row.dataset.item = "task"; cells(row, el("span", "name"), el("span"), el("span", "num"), el("span", "num faint")); },
+    fill: (row, task) => {
+      const [name, state, next, last] = row.children;
+      say(name, String(first(task, "task", "name")));
+      replacePill(state, String(first(task, "state", "outcome") || "—"));
+      say(next, when(first(task, "next", "next_tick")));
+      const runs = first(task, "ticks", "runs", "last");
+      say(last, (Array.isArray(runs) ? runs : runs ? [runs] : []).slice(-5).map(tick).join(" · "));
+    },
+    key: (task) => String(first(task, "task", "name")),
+    empty: () => "No task is scheduled.",
+  });
+}
+
+function alertList() {
+  return new List(holder("alerts"), {
+    label: "Alerts",
+    head: [["Alert"], ["State"], ["Severity"], ["Since"], ["Condition"]],
+    make: (row) => { row.dataset.item = "alert"; cells(row, el("span", "name"), el("span"), el("span"), el("span", "num"), el("span", "faint")); },
+    fill: (row, alert) => {
+      const [name, state, severity, from, condition] = row.children;
+      say(name, String(first(alert, "alert", "name")));
+      replacePill(state, String(first(alert, "state") || "—"));
+      say(severity, String(first(alert, "severity")));
+      say(from, when(first(alert, "since", "fired_at", "at")));
+      say(condition, String(first(alert, "summary", "condition", "why")));
+    },
+    key: (alert) => String(first(alert, "alert", "name")),
+    empty: () => "No alert is configured.",
+  });
+}
+
+const named = (things) => (things ?? []).filter((thing) => !wanted.text || has(JSON.stringify(thing)));
+
+/** The lanes of all roles under one axis. */
+function laneList() {
+  const shown = el("div", "axis", [], { "data-item": "axis" });
+  holder("timeline").append(shown);
+  const list = new List(holder("timeline"), {
+    label: "Timeline",
+    make: (row) => {
+      row.classList.remove("rowgrid");
+      row.dataset.item = "lane";
+      const who = el("button", "who", el("span"), { type: "button", tabindex: "-1" });
+      row.append(who, el("div", "lane"));
+    },
+    fill: (row, role) => {
+      say(row.firstChild.firstChild, role.role);
+      lane(row.lastChild, role.role, pastOf(role.role)?.tenures, win);
+    },
+    open: null,
+    key: (role) => `role/${role.role}`,
+    empty: () => "No role is like that.",
+  });
+  list.scroll.addEventListener("click", (event) => {
+    const who = event.target.closest(".who");
+    if (who) open("role", who.textContent);
+  });
+  const win = new Window(() => { list.draw(); axis(shown, win); range(); legend(meaning); });
+  const all = () => Math.min(Date.now() - 10_000, ...[...list.seen()].flatMap(([, role]) => (model.history.get(role.role)?.tenures ?? []).slice(0, 1).map((tenure) => Date.parse(tenure.began))));
+  const range = buttons(document.querySelector("#timeline .zoom"), win, all);
+  steer(holder("timeline"), win, all);
+  const meaning = el("div", "legend", [], { "data-item": "legend" });
+  holder("timeline").append(meaning);
+  list.win = win;
+  return list;
+}
+
+const lists = {};
+let shown = "roles";
+
+/** Makes the views; `opener(kind, name)` shows details. */
+export function start(opener) {
+  open = opener;
+  Object.assign(lists, {
+    roles: roleList(), nodes: nodeList(), timeline: laneList(), events: eventList(),
+    audit: auditList(), tasks: taskList(), alerts: alertList(),
+  });
+  for (const kind of Object.keys(KINDS)) by("event-kinds").append(chip(kind, () => toggleKind(kind)));
+}
+
+function chip(text, act) {
+  const made = el("button", "", text, { type: "button", "aria-pressed": "false", "data-chip": text });
+  made.addEventListener("click", act);
+  return made;
+}
+
+function toggleKind(kind) {
+  if (!wanted.kinds.delete(kind)) wanted.kinds.add(kind);
+  for (const made of by("event-kinds").children) made.setAttribute("aria-pressed", String(wanted.kinds.has(made.dataset.chip)));
+  draw("events");
+}
+
+/** The states of roles with their counts; pressing one narrows the list to it. */
+function stateChips() {
+  const counts = model.cluster?.roles ?? {};
+  const states = ["led", "silent", "vacant", "paused"].filter((state) => counts[state] || wanted.state === state);
+  const group = by("role-states");
+  const text = states.map((state) => `${state} ${counts[state] ?? 0}`).join();
+  if (group.dataset.text === text + wanted.state) return;
+  group.dataset.text = text + wanted.state;
+  group.replaceChildren(...states.map((state) => {
+    const made = chip(state, () => { wanted.state = wanted.state === state ? "" : state; stateChips(); draw("roles"); draw("timeline"); });
+    made.setAttribute("aria-pressed", String(wanted.state === state));
+    made.append(` ${counts[state] ?? 0}`);
+    return made;
+  }));
+}
+
+const ITEMS = { roles, nodes, timeline: roles, events, audit: deeds, tasks: () => named(model.tasks), alerts: () => named(model.alerts) };
+
+/** Shows a view again, if it is in sight. */
+export function draw(view) {
+  if (view === "roles") stateChips();
+  if (view === shown) lists[view].show(ITEMS[view]());
+}
+
+export function drawAll() {
+  Object.keys(lists).forEach(draw);
+}
+
+/** Brings a view into sight. */
+export function show(view) {
+  shown = view;
+  draw(view);
+  if (view === "timeline") lists.timeline.win.redraw();
+}
+
+export const focus = () => lists[shown].scroll.focus();
+export const choose = (key) => Object.values(lists).forEach((list) => list.choose(key));
+
+/** Lets the bars and durations in sight go on. */
+export function tick() {
+  const fills = { roles: fillRole, nodes: fillNode };
+  for (const [row, item] of lists[shown].seen()) fills[shown]?.(row, item);
+  if (shown === "timeline" && lists.timeline.win.end === null) lists.timeline.win.redraw();
+}

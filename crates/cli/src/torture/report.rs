@@ -1,0 +1,129 @@
+//! The verdict in words.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use tenure::store::Class;
+use tenure_testkit::judge::{Verdict, Wrong};
+
+use super::fault::Kind;
+use super::nemesis::Record;
+use crate::exit::Exit;
+
+/// How many violations are told in full.
+const TOLD: usize = 10;
+
+/// How often each kind of fault was done.
+pub(super) fn faults(record: &Record) -> BTreeMap<&str, usize> {
+    let mut count = BTreeMap::new();
+    for fault in record.injected.iter().filter(|fault| fault.kind != "class-c") {
+        *count.entry(fault.kind.as_str()).or_insert(0) += 1;
+    }
+    count
+}
+
+/// The report.
+pub(super) fn text(record: &Record, verdict: &Verdict) -> String {
+    let mut text = String::new();
+    let lasted = Duration::from_nanos(record.expected.1 - record.expected.0);
+    let early = if record.cut_short { ", ended early" } else { "" };
+    let _ = writeln!(
+        text,
+        "\n{:.1} s on {} (class {:?}){early}",
+        lasted.as_secs_f64(),
+        record.about,
+        record.class
+    );
+    let kinds: Vec<String> = faults(record).iter().map(|(kind, count)| format!("{kind} {count}")).collect();
+    let _ =
+        writeln!(text, "done:       {}", if kinds.is_empty() { "nothing".into() } else { kinds.join(", ") });
+    let conditions = record.settings.kinds.iter().filter(|kind| kind.is_condition());
+    for kind in conditions {
+        let _ = writeln!(text, "all along:  {}", kind.about());
+    }
+    unable(record, &mut text);
+    figures(record, verdict, &mut text);
+    losses(record, verdict, &mut text);
+    for (key, words) in &record.fallen {
+        let _ = writeln!(text, "{key} ended by itself, WHICH MUST NEVER BE: {words}");
+    }
+    for violation in verdict.violations.iter().take(TOLD) {
+        let _ = writeln!(text, "VIOLATION: {violation}");
+    }
+    if verdict.violations.len() > TOLD {
+        let _ = writeln!(text, "… and {} more", verdict.violations.len() - TOLD);
+    }
+    let _ =
+        write!(text, "violations: {}; again with --seed {}", verdict.violations.len(), record.settings.seed);
+    text
+}
+
+fn unable(record: &Record, text: &mut String) {
+    let mut reasons: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for (kind, why) in &record.unable {
+        reasons.entry(why).or_default().push(Kind::name(*kind));
+    }
+    for (why, kinds) in reasons {
+        let _ = writeln!(text, "not done:   {} ({why})", kinds.join(", "));
+    }
+}
+
+fn figures(record: &Record, verdict: &Verdict, text: &mut String) {
+    let (counted, raw) = verdict.longest_gap();
+    let (taken, refused) = verdict.fenced;
+    let _ = writeln!(text, "elections:  {}, witnessed at {} instants", verdict.reigns.len(), record.acts);
+    let _ = writeln!(
+        text,
+        "leaderless: at most {} where somebody could have led, promised within {} ({} as it was)",
+        show(counted),
+        show(record.bound()),
+        show(raw)
+    );
+    let held = if has(verdict, Wrong::Fence) { "IT WENT BACK" } else { "it never went back" };
+    let _ = writeln!(text, "fence:      {taken} writes taken, {refused} stale ones refused; {held}");
+    let linear = if has(verdict, Wrong::Register) { "NOT LINEARIZABLE" } else { "linearizable" };
+    let _ = writeln!(text, "registers:  {} operations, {linear}", verdict.operations);
+}
+
+/// What a store that can forget has lost, and that the token held.
+fn losses(record: &Record, verdict: &Verdict, text: &mut String) {
+    let destroyed = record.injected.iter().filter(|fault| fault.destroys && fault.kind != "class-c").count();
+    if record.class != Class::C && destroyed == 0 {
+        return;
+    }
+    let shared = verdict.losses.iter().filter(|loss| loss.wrong == Wrong::SharedToken).count();
+    let held = match shared {
+        _ if has(verdict, Wrong::Fence) => "DID NOT HOLD".to_owned(),
+        0 => "held".to_owned(),
+        times => format!("was given twice {times} times, because the register that knew it was lost"),
+    };
+    let _ = writeln!(
+        text,
+        "lost:       data {destroyed} times; {} things came of it that no promise covers: only the token protects, and it \
+         {held}",
+        verdict.losses.len(),
+    );
+    for loss in verdict.losses.iter().take(3) {
+        let _ = writeln!(text, "            {loss}");
+    }
+}
+
+fn has(verdict: &Verdict, wrong: Wrong) -> bool {
+    verdict.violations.iter().any(|violation| violation.wrong == wrong)
+}
+
+pub(super) fn show(span: Duration) -> String {
+    format!("{:.2} s", span.as_secs_f64())
+}
+
+/// How the process ends.
+pub(super) fn exit(record: &Record, verdict: &Verdict) -> Exit {
+    if let Some(violation) = verdict.violations.first() {
+        return Exit::No(format!("{violation}"));
+    }
+    if let Some((key, words)) = record.fallen.first() {
+        return Exit::No(format!("{key} ended by itself: {words}"));
+    }
+    Exit::Done
+}

@@ -1,0 +1,210 @@
+//! What a verb asks: a store, or an agent. `--store` means the store; else `--agent`, `TENURE_AGENT` or the usual socket
+//! mean an agent; else `TENURE_STORE` or the embedded store.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use tenure::history::History;
+use tenure::operator::{Change, Snapshot, Watch};
+use tenure::store::Retry;
+use tenure::{Error, Leader, Name, Operator};
+
+use crate::agent::client::{Agent, Changes};
+use crate::agent::config::default_socket;
+use crate::agent::http::views::DeedView;
+use crate::args::Common;
+use crate::exit::Exit;
+
+/// A store, or an agent.
+#[derive(Debug)]
+pub(crate) enum Source {
+    /// The registers themselves.
+    Store(Operator),
+    /// An agent, which looks at them for us.
+    Agent(Agent),
+}
+
+/// Changes as they come.
+pub(crate) enum Watching {
+    /// By looking again and again.
+    Store(Box<Watch>),
+    /// From an agent's stream.
+    Agent(Changes),
+}
+
+impl Source {
+    /// What was named, on the command line or in the environment.
+    ///
+    /// # Errors
+    /// If it cannot be used.
+    pub(crate) async fn of(common: &Common) -> Result<Self, Exit> {
+        if common.store.is_some() {
+            return Ok(Self::Store(super::operator(common)?));
+        }
+        if let Some(named) = common.agent.clone().or_else(|| std::env::var("TENURE_AGENT").ok()) {
+            let agent = Agent::connect(&named).await?;
+            return match &common.namespace {
+                Some(namespace) if *namespace != agent.namespace => {
+                    let theirs = &agent.namespace;
+                    Err(Exit::No(format!("the agent at {named} is in namespace {theirs}, not {namespace}")))
+                }
+                _ => Ok(Self::Agent(agent)),
+            };
+        }
+        // Nobody named an agent: one that does not answer, or that is elsewhere, is not meant.
+        let usual = default_socket();
+        if usual.exists()
+            && let Ok(agent) = Agent::connect(&usual.display().to_string()).await
+            && common.namespace.as_ref().is_none_or(|namespace| *namespace == agent.namespace)
+        {
+            return Ok(Self::Agent(agent));
+        }
+        Ok(Self::Store(super::operator(common)?))
+    }
+
+    pub(crate) fn namespace(&self) -> &Name {
+        match self {
+            Self::Store(operator) => operator.namespace(),
+            Self::Agent(agent) => &agent.namespace,
+        }
+    }
+
+    /// What is asked, for people.
+    pub(crate) fn place(&self) -> String {
+        match self {
+            Self::Store(operator) => operator.store().to_string(),
+            Self::Agent(agent) => agent.to_string(),
+        }
+    }
+
+    pub(crate) async fn snapshot(&self) -> Result<Snapshot, Exit> {
+        match self {
+            Self::Store(operator) => Ok(operator.snapshot().await?),
+            Self::Agent(agent) => agent.snapshot().await,
+        }
+    }
+
+    pub(crate) async fn history(&self, role: Option<&Name>) -> Result<BTreeMap<Name, History>, Exit> {
+        match self {
+            Self::Store(operator) => Ok(operator.history(role).await?),
+            Self::Agent(agent) => agent.history(role).await,
+        }
+    }
+
+    pub(crate) async fn audit(&self) -> Result<Vec<DeedView>, Exit> {
+        match self {
+            Self::Store(operator) => Ok(operator.audit().await?.iter().map(DeedView::from).collect()),
+            Self::Agent(agent) => agent.audit().await,
+        }
+    }
+
+    pub(crate) async fn watch(&self) -> Result<Watching, Exit> {
+        match self {
+            Self::Store(operator) => Ok(Watching::Store(Box::new(operator.watch().await?))),
+            Self::Agent(agent) => Ok(Watching::Agent(agent.changes().await?)),
+        }
+    }
+
+    pub(crate) async fn transfer(
+        &self,
+        role: &Name,
+        to: &Name,
+        why: &str,
+        wait: Duration,
+    ) -> Result<Leader, Exit> {
+        match self {
+            Self::Store(operator) => Ok(operator.transfer(role, to, why, wait, wait).await?),
+            Self::Agent(agent) => agent.transfer(role, to, why, wait).await,
+        }
+    }
+
+    pub(crate) async fn transfer_at(
+        &self,
+        role: &Name,
+        to: &Name,
+        why: &str,
+        wait: Duration,
+        at: &str,
+    ) -> Result<String, Exit> {
+        match self {
+            Self::Store(_) => Err(needs_agent("a transfer at a given time")),
+            Self::Agent(agent) => agent.transfer_at(role, to, why, wait, at).await,
+        }
+    }
+
+    pub(crate) async fn step_down(&self, role: &Name, why: &str, wait: Duration) -> Result<Leader, Exit> {
+        match self {
+            Self::Store(operator) => Ok(operator.step_down(role, why, wait).await?),
+            Self::Agent(agent) => agent.step_down(role, why, wait).await,
+        }
+    }
+
+    pub(crate) async fn pause(&self, role: &Name, why: &str, wait: Duration) -> Result<Option<Name>, Exit> {
+        match self {
+            Self::Store(operator) => Ok(operator.pause(role, why, wait).await?),
+            Self::Agent(agent) => agent.pause(role, why, wait).await,
+        }
+    }
+
+    /// False if it was not paused.
+    pub(crate) async fn resume(&self, role: &Name, why: &str) -> Result<bool, Exit> {
+        match self {
+            Self::Store(operator) => Ok(operator.resume(role, why).await?),
+            Self::Agent(agent) => agent.resume(role, why).await,
+        }
+    }
+
+    pub(crate) async fn pin(&self, role: &Name, to: Option<&Name>, why: &str) -> Result<(), Exit> {
+        match self {
+            Self::Store(operator) => Ok(operator.pin(role, to.cloned(), why).await?),
+            Self::Agent(agent) => agent.pin(role, to, why).await,
+        }
+    }
+
+    pub(crate) async fn drain(&self, node: &Name, drain: bool, why: &str) -> Result<(), Exit> {
+        match self {
+            Self::Store(operator) => Ok(operator.drain(node, drain, why).await?),
+            Self::Agent(agent) => agent.drain(node, drain, why).await,
+        }
+    }
+
+    pub(crate) async fn eligible(&self, role: &Name, eligible: bool, why: &str) -> Result<String, Exit> {
+        match self {
+            Self::Store(_) => Err(needs_agent("whether a node claims a role")),
+            Self::Agent(agent) => agent.eligible(role, eligible, why).await,
+        }
+    }
+
+    pub(crate) async fn withdraw_request(&self, role: &Name) -> Result<bool, Exit> {
+        match self {
+            Self::Store(operator) => Ok(operator.withdraw_request(role).await?),
+            Self::Agent(agent) => agent.withdraw_request(role).await,
+        }
+    }
+}
+
+fn needs_agent(what: &str) -> Exit {
+    Exit::Usage(format!("{what} is kept by an agent: name one with --agent or TENURE_AGENT"))
+}
+
+impl Watching {
+    /// The next changes. A store that fails for a moment is waited for.
+    pub(crate) async fn next(&mut self) -> Result<Vec<Change>, Exit> {
+        let watch = match self {
+            Self::Agent(changes) => return changes.next().await,
+            Self::Store(watch) => watch,
+        };
+        let mut told = false;
+        loop {
+            match watch.next().await {
+                Err(Error::Store(error)) if error.retry() == Retry::Soon => {
+                    if !std::mem::replace(&mut told, true) {
+                        anstream::eprintln!("tenure: {error}; trying again");
+                    }
+                    tokio::time::sleep(Duration::from_secs(1)).await;
+                }
+                answered => return Ok(answered?),
+            }
+        }
+    }
+}

@@ -1,0 +1,544 @@
+//! The board: roles, nodes, the past of the chosen role, and what happens. It only draws; 80 by 24 is enough, more is
+//! used.
+
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+use ratatui::Frame;
+use ratatui::layout::{Constraint, Layout, Rect};
+use ratatui::style::Style;
+use ratatui::text::{Line, Span};
+use tenure::history::Past;
+use tenure::operator::{Change, NodeReport, NodeState, RoleReport, RoleState, Snapshot};
+use tenure::{Name, Wall};
+
+use super::{News, Wish};
+use crate::output::paint::Paint;
+use crate::output::tame;
+use crate::output::time::{self, Stamp};
+use crate::verbs::watch::sentence;
+
+/// So many changes are kept.
+const KEPT: usize = 100;
+/// How wide the bar of a lease is.
+const BAR: usize = 8;
+/// The windows of the timeline.
+const WINDOWS: [u64; 8] = [10, 60, 300, 900, 3600, 21_600, 86_400, 604_800];
+
+/// What is shown.
+pub(super) struct Board {
+    place: String,
+    snapshot: Snapshot,
+    taken: Instant,
+    /// What the store or the agent says instead, since when.
+    lost: Option<(Instant, String)>,
+    changes: VecDeque<(Wall, Change)>,
+    chosen: Option<Name>,
+    past: Option<(Name, Vec<Past>)>,
+    search: String,
+    searching: bool,
+    window: usize,
+    pub(super) colour: bool,
+}
+
+impl Board {
+    pub(super) fn new(place: String) -> Self {
+        Self {
+            place,
+            snapshot: Snapshot::default(),
+            taken: Instant::now(),
+            lost: None,
+            changes: VecDeque::new(),
+            chosen: None,
+            past: None,
+            search: String::new(),
+            searching: false,
+            window: 3,
+            colour: false,
+        }
+    }
+
+    pub(super) fn see(&mut self, snapshot: Snapshot) {
+        self.snapshot = snapshot;
+        self.taken = Instant::now();
+        self.lost = None;
+    }
+
+    pub(super) fn past(&mut self, role: &Name, tenures: Vec<Past>) {
+        self.past = Some((role.clone(), tenures));
+    }
+
+    pub(super) fn hear(&mut self, news: News) {
+        match news {
+            News::Seen(snapshot) => self.see(snapshot),
+            News::Changed(changes) => {
+                self.changes.extend(changes.into_iter().map(|change| (Stamp::now().0, change)));
+                let old = self.changes.len().saturating_sub(KEPT);
+                self.changes.drain(..old);
+            }
+            News::Past(role, tenures) => self.past = Some((role, tenures)),
+            News::Lost(why) => {
+                let since = self.lost.take().map_or_else(Instant::now, |(since, _)| since);
+                self.lost = Some((since, why));
+            }
+        }
+    }
+
+    /// Does what the viewer wants; false if that is to leave.
+    pub(super) fn grant(&mut self, wish: Wish) -> bool {
+        match wish {
+            Wish::Quit => return false,
+            Wish::Back if self.searching || !self.search.is_empty() => {
+                self.searching = false;
+                self.search.clear();
+            }
+            Wish::Back => return false,
+            Wish::Move(rows) => self.step(rows),
+            Wish::Erase => _ = self.search.pop(),
+            Wish::Enter => self.searching = false,
+            Wish::Typed(c) if self.searching => self.search.push(c),
+            Wish::Typed('q') => return false,
+            Wish::Typed('/') => self.searching = true,
+            Wish::Typed('j') => self.step(1),
+            Wish::Typed('k') => self.step(-1),
+            Wish::Typed('+' | '=') => self.window = self.window.saturating_sub(1),
+            Wish::Typed('-') => self.window = (self.window + 1).min(WINDOWS.len() - 1),
+            Wish::Typed(_) => {}
+        }
+        true
+    }
+
+    fn step(&mut self, rows: i64) {
+        let roles = self.roles();
+        let at = self.at(&roles);
+        let last = i64::try_from(roles.len()).unwrap_or(i64::MAX) - 1;
+        let next = i64::try_from(at).unwrap_or(0).saturating_add(rows).clamp(0, last.max(0));
+        self.chosen = roles.get(usize::try_from(next).unwrap_or(0)).map(|role| role.role.clone());
+    }
+
+    /// The roles that are searched for.
+    fn roles(&self) -> Vec<&RoleReport> {
+        let text = self.search.to_lowercase();
+        let has = |name: &str| name.to_lowercase().contains(&text);
+        let wanted = |role: &&RoleReport| {
+            text.is_empty()
+                || has(role.role.as_str())
+                || role.leader.as_ref().is_some_and(|leader| has(leader.as_str()))
+                || role.state.to_string() == text
+        };
+        self.snapshot.roles.iter().filter(wanted).collect()
+    }
+
+    fn at(&self, roles: &[&RoleReport]) -> usize {
+        let chosen = self.chosen.as_ref();
+        roles.iter().position(|role| Some(&role.role) == chosen).unwrap_or(0)
+    }
+
+    /// The role whose past is shown.
+    pub(super) fn chosen(&self) -> Option<Name> {
+        let roles = self.roles();
+        roles.get(self.at(&roles)).map(|role| role.role.clone())
+    }
+
+    /// How tall it must be for everything.
+    pub(super) fn tall(&self) -> u16 {
+        let rows = self.snapshot.roles.len() + self.snapshot.nodes.len() + 11;
+        u16::try_from(rows.min(2000)).unwrap_or(2000)
+    }
+
+    fn paint(&self) -> Paint {
+        Paint { colour: self.colour }
+    }
+
+    /// Which of the nodes that is, for its colour.
+    fn index(&self, node: &Name) -> usize {
+        self.snapshot.nodes.iter().position(|report| report.node == *node).unwrap_or(0)
+    }
+
+    /// Draws everything.
+    pub(super) fn draw(&self, frame: &mut Frame<'_>) {
+        let area = frame.area();
+        let area = Rect { x: area.x + 1, width: area.width.saturating_sub(2), ..area };
+        let nodes = u16::try_from(self.snapshot.nodes.len() + 1).unwrap_or(u16::MAX).min(area.height / 4 + 2);
+        let roles = u16::try_from(self.roles().len() + 1).unwrap_or(u16::MAX).max(2);
+        let rows = [
+            Constraint::Length(2),
+            Constraint::Max(roles),
+            Constraint::Length(nodes),
+            Constraint::Length(4),
+            Constraint::Min(2),
+            Constraint::Length(1),
+        ];
+        let [title, roles, nodes, past, changes, keys] = Layout::vertical(rows).areas(area);
+        self.draw_title(frame, title);
+        self.draw_roles(frame, roles);
+        self.draw_nodes(frame, nodes);
+        self.draw_past(frame, past);
+        self.draw_changes(frame, changes);
+        self.draw_keys(frame, keys);
+    }
+
+    fn draw_title(&self, frame: &mut Frame<'_>, area: Rect) {
+        let paint = self.paint();
+        let place = format!("  {}  {}", tame(&self.place), time::clock(Stamp::now().0));
+        let name = Span::styled("tenure top", paint.strong());
+        frame.render_widget(Line::from(vec![name, Span::styled(place, paint.faint())]), row(area, 0));
+        let line = match &self.lost {
+            Some((since, why)) => {
+                let text = format!(
+                    "LOST for {}: {}; what you see is old",
+                    time::span(whole(since.elapsed())),
+                    tame(why)
+                );
+                Line::styled(text, paint.bad())
+            }
+            None => self.counts(),
+        };
+        frame.render_widget(line, row(area, 1));
+    }
+
+    fn counts(&self) -> Line<'static> {
+        let paint = self.paint();
+        let of = |state| self.snapshot.roles.iter().filter(|role| role.state == state).count();
+        let mut spans = vec![Span::raw(format!("{} roles: ", self.snapshot.roles.len()))];
+        for state in [RoleState::Led, RoleState::Silent, RoleState::Vacant, RoleState::Paused] {
+            let count = of(state);
+            if count > 0 {
+                spans.push(Span::styled(format!("{count} {state}  "), role_style(paint, state)));
+            }
+        }
+        let live = self.snapshot.nodes.iter().filter(|node| node.state == NodeState::Live).count();
+        spans.push(Span::raw(format!("{live} of {} nodes live", self.snapshot.nodes.len())));
+        Line::from(spans)
+    }
+
+    fn draw_roles(&self, frame: &mut Frame<'_>, area: Rect) {
+        let roles = self.roles();
+        let room = usize::from(area.height.saturating_sub(1));
+        let at = self.at(&roles);
+        let first = at.saturating_sub(room / 2).min(roles.len().saturating_sub(room));
+        let shown = if self.searching || !self.search.is_empty() {
+            format!("roles with {:?}: {} of {}", self.search, roles.len(), self.snapshot.roles.len())
+        } else {
+            format!("roles  {} of {}", (at + 1).min(roles.len()), roles.len())
+        };
+        self.rule(frame, area, &shown);
+        for (index, role) in roles.iter().enumerate().skip(first).take(room) {
+            frame.render_widget(self.role(role, index == at, area.width), row(area, index - first + 1));
+        }
+        if roles.is_empty() {
+            frame.render_widget(Line::styled("none", self.paint().faint()), row(area, 1));
+        }
+    }
+
+    fn role(&self, role: &RoleReport, chosen: bool, width: u16) -> Line<'static> {
+        let paint = self.paint();
+        let wide = usize::from(width);
+        let name = fit(role.role.as_str(), (wide / 4).clamp(8, 40));
+        let leader = role.leader.as_ref().map_or("nobody", Name::as_str).to_owned();
+        let style = role.leader.as_ref().map_or(paint.faint(), |leader| paint.node(self.index(leader)));
+        let office = role.since.map(|since| time::span(whole(since_then(since)))).unwrap_or_default();
+        let next: Vec<&str> = role.candidates.iter().map(Name::as_str).collect();
+        let mut spans = vec![
+            Span::raw(if chosen { "▶ " } else { "  " }),
+            Span::styled(name, paint.strong()),
+            Span::styled(format!(" {:<7}", role.state.to_string()), role_style(paint, role.state)),
+            Span::styled(fit(&leader, (wide / 7).clamp(8, 24)), style),
+            Span::raw(format!(" {:>6} {:>9} ", role.token.to_string(), office)),
+        ];
+        let node = role.leader.as_ref().and_then(|leader| self.snapshot.node(leader));
+        spans.extend(self.lease(node));
+        spans.push(Span::styled(format!(" {}", next.join(", ")), paint.faint()));
+        Line::from(spans)
+    }
+
+    /// How much of a node's lease is left.
+    fn lease(&self, node: Option<&NodeReport>) -> Vec<Span<'static>> {
+        let paint = self.paint();
+        let known = node.and_then(|node| Some((node.ttl_ms?, node.last_beat_ms_ago?)));
+        let Some((ttl, ago)) = known.filter(|(ttl, _)| *ttl > 0) else {
+            return vec![Span::styled(format!("{:<1$}", "", BAR + 6), paint.faint())];
+        };
+        let until = self.lost.as_ref().map_or_else(Instant::now, |(since, _)| *since);
+        let gone = ago + u64::try_from(until.duration_since(self.taken).as_millis()).unwrap_or(u64::MAX);
+        let left = ttl.saturating_sub(gone);
+        let full = usize::try_from(left * BAR as u64 / ttl).unwrap_or(BAR).min(BAR);
+        let style = if left * 5 < ttl { paint.bad() } else { paint.good() };
+        vec![
+            Span::styled("█".repeat(full), style),
+            Span::styled("░".repeat(BAR - full), paint.faint()),
+            Span::raw(format!(" {:>4.1}s", left as f64 / 1000.0)),
+        ]
+    }
+
+    fn draw_nodes(&self, frame: &mut Frame<'_>, area: Rect) {
+        self.rule(frame, area, &format!("nodes  {}", self.snapshot.nodes.len()));
+        let room = usize::from(area.height.saturating_sub(1));
+        for (index, node) in self.snapshot.nodes.iter().take(room).enumerate() {
+            frame.render_widget(self.node(index, node, area.width), row(area, index + 1));
+        }
+    }
+
+    fn node(&self, index: usize, node: &NodeReport, width: u16) -> Line<'static> {
+        let paint = self.paint();
+        let (state, style) = match node.state {
+            NodeState::Live if node.drained.is_some() => ("drained".to_owned(), paint.warn()),
+            NodeState::Live => ("live".to_owned(), paint.good()),
+            NodeState::Silent => ("silent".to_owned(), paint.bad()),
+            other => (other.to_string(), paint.faint()),
+        };
+        let labels: Vec<String> = node.labels.iter().map(|(key, value)| format!("{key}={value}")).collect();
+        let mut spans = vec![
+            Span::raw("  "),
+            Span::styled(fit(node.node.as_str(), (usize::from(width) / 4).clamp(8, 40)), paint.node(index)),
+            Span::styled(format!(" {state:<9}"), style),
+        ];
+        spans.extend(self.lease(Some(node)));
+        let counts = format!("  leads {:<6} stands for {:<6} ", node.roles.len(), node.candidacies.len());
+        spans.push(Span::raw(counts));
+        spans.push(Span::styled(tame(&labels.join(" ")), paint.faint()));
+        Line::from(spans)
+    }
+
+    fn draw_past(&self, frame: &mut Frame<'_>, area: Rect) {
+        let Some(role) = self.chosen() else { return };
+        let paint = self.paint();
+        let window = Duration::from_secs(WINDOWS[self.window]);
+        self.rule(frame, area, &format!("who led {role}, the last {}", time::span(window)));
+        let Some((of, tenures)) = &self.past else { return };
+        if *of != role {
+            return;
+        }
+        let cells = lane(tenures, Stamp::now().0, window, usize::from(area.width));
+        let span = |cell: &Option<Name>| match cell {
+            Some(node) => Span::styled("█", paint.node(self.index(node))),
+            None => Span::styled("·", paint.bad()),
+        };
+        frame.render_widget(Line::from(cells.iter().map(span).collect::<Vec<_>>()), row(area, 1));
+        let words = |past: &Past| {
+            let end = past.ended.map_or("goes on".to_owned(), |ended| {
+                let held = Duration::from_micros(ended.0.saturating_sub(past.began.0));
+                let why = past.reason.map_or("", |reason| reason.as_str());
+                format!("held it for {} ({why})", time::span(held))
+            });
+            format!("{} {} token {}, {end}", time::clock(past.began), past.node, past.token)
+        };
+        for (index, past) in tenures.iter().rev().take(2).enumerate() {
+            frame.render_widget(Line::styled(words(past), paint.faint()), row(area, index + 2));
+        }
+    }
+
+    fn draw_changes(&self, frame: &mut Frame<'_>, area: Rect) {
+        self.rule(frame, area, "what happens");
+        let paint = self.paint();
+        let room = usize::from(area.height.saturating_sub(1));
+        for (index, (at, change)) in self.changes.iter().rev().take(room).enumerate() {
+            let (subject, _, what) = sentence(change);
+            let line = Line::from(vec![
+                Span::styled(format!("{} ", time::clock_millis(*at)), paint.faint()),
+                Span::styled(tame(&subject), paint.strong()),
+                Span::raw(format!("  {}", tame(&what))),
+            ]);
+            frame.render_widget(line, row(area, index + 1));
+        }
+        if self.changes.is_empty() {
+            frame.render_widget(Line::styled("nothing since this was started", paint.faint()), row(area, 1));
+        }
+    }
+
+    fn draw_keys(&self, frame: &mut Frame<'_>, area: Rect) {
+        let paint = self.paint();
+        if self.searching {
+            return frame
+                .render_widget(Line::styled(format!("/{}█", self.search), paint.strong()), row(area, 0));
+        }
+        let keys = [("↑↓", "choose"), ("/", "search"), ("+ -", "zoom"), ("q", "quit")];
+        let spans = keys.into_iter().flat_map(|(key, what)| {
+            [Span::styled(key, paint.strong()), Span::styled(format!(" {what}   "), paint.faint())]
+        });
+        frame.render_widget(Line::from(spans.collect::<Vec<_>>()), row(area, 0));
+    }
+
+    /// The line above a panel, with its name.
+    fn rule(&self, frame: &mut Frame<'_>, area: Rect, name: &str) {
+        let rest = usize::from(area.width).saturating_sub(name.chars().count() + 4);
+        let line = Line::styled(format!("── {name} {}", "─".repeat(rest)), self.paint().faint());
+        frame.render_widget(line, row(area, 0));
+    }
+}
+
+/// Who led in each slice of a window that ends now; none where nobody did. A tenure that was too short for a slice has
+/// it all the same, if nobody else was there at its end.
+fn lane(tenures: &[Past], now: Wall, window: Duration, cells: usize) -> Vec<Option<Name>> {
+    let length = u64::try_from(window.as_micros()).unwrap_or(u64::MAX);
+    let from = now.0.saturating_sub(length);
+    let slice = (length / cells.max(1) as u64).max(1);
+    let end = |index: usize| {
+        let next = tenures.get(index + 1).map(|next| next.began.0);
+        let over = if tenures[index].reason.is_some() { tenures[index].began.0 } else { u64::MAX };
+        tenures[index].ended.map(|ended| ended.0).or(next).unwrap_or(over)
+    };
+    let of = |cell: usize| {
+        let (first, last) = (from + cell as u64 * slice, from + (cell as u64 + 1) * slice);
+        let within = |index: &usize| tenures[*index].began.0 < last && end(*index) >= first;
+        (0..tenures.len()).rev().find(within).map(|index| tenures[index].node.clone())
+    };
+    (0..cells).map(of).collect()
+}
+
+fn role_style(paint: Paint, state: RoleState) -> Style {
+    match state {
+        RoleState::Led => paint.good(),
+        RoleState::Silent => paint.bad(),
+        RoleState::Vacant | RoleState::Paused => paint.warn(),
+    }
+}
+
+/// Exactly so wide.
+fn fit(text: &str, width: usize) -> String {
+    match text.chars().count() {
+        long if long > width => text.chars().take(width.saturating_sub(1)).chain(['…']).collect(),
+        _ => format!("{text:<width$}"),
+    }
+}
+
+fn since_then(wall: Wall) -> Duration {
+    Duration::from_micros(Stamp::now().0.0.saturating_sub(wall.0))
+}
+
+/// Parts of a second only flicker.
+fn whole(span: Duration) -> Duration {
+    Duration::from_secs(span.as_secs())
+}
+
+/// One line of a panel; empty if it has not that many.
+fn row(area: Rect, index: usize) -> Rect {
+    let index = u16::try_from(index).unwrap_or(u16::MAX);
+    let height = u16::from(index < area.height);
+    Rect { y: area.y.saturating_add(index.min(area.height)), height, ..area }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use ratatui::Terminal;
+    use ratatui::backend::TestBackend;
+    use tenure::{Reason, SessionId, Token};
+
+    use super::*;
+
+    fn name(text: &str) -> Name {
+        Name::new(text).unwrap()
+    }
+
+    fn role(text: &str, leader: Option<&str>) -> RoleReport {
+        RoleReport {
+            role: name(text),
+            leader: leader.map(name),
+            token: Token(7),
+            since: Some(Stamp::now().0),
+            state: if leader.is_some() { RoleState::Led } else { RoleState::Vacant },
+            reason: None,
+            last_beat_ms_ago: Some(1000),
+            address: None,
+            candidates: vec![name("web-2"), name("web-3")],
+            paused: None,
+            pinned: None,
+            transfer: None,
+        }
+    }
+
+    fn board(roles: usize) -> Board {
+        let node = NodeReport {
+            node: name("web-1"),
+            session: SessionId(1),
+            state: NodeState::Live,
+            roles: vec![],
+            candidacies: BTreeMap::new(),
+            labels: [("zone".to_owned(), "a\u{1b}[31m".to_owned())].into(),
+            address: None,
+            since: Stamp::now().0,
+            last_beat_ms_ago: Some(1000),
+            ttl_ms: Some(5000),
+            drained: None,
+        };
+        let mut board = Board::new("default of somewhere".to_owned());
+        let roles = (0..roles).map(|index| role(&format!("role-{index:05}"), Some("web-1")));
+        board.see(Snapshot { roles: roles.collect(), nodes: vec![node], ..Snapshot::default() });
+        board
+    }
+
+    fn drawn(board: &Board, width: u16, height: u16) -> String {
+        let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
+        terminal.draw(|frame| board.draw(frame)).unwrap();
+        terminal.backend().to_string()
+    }
+
+    #[test]
+    fn all_that_matters_is_on_80_by_24() {
+        let screen = drawn(&board(3), 80, 24);
+        for part in [
+            "role-00001",
+            "led",
+            "web-1",
+            "7",
+            "████",
+            "web-2",
+            "3 roles: 3 led",
+            "1 of 1 nodes live",
+            "q quit",
+        ] {
+            assert!(screen.contains(part), "{part:?} is not on the board:\n{screen}");
+        }
+        assert!(!screen.contains('\u{1b}'), "what others say moves no cursor");
+    }
+
+    #[test]
+    fn every_size_can_be_drawn() {
+        for (width, height) in [(1, 1), (20, 5), (40, 12), (80, 24), (300, 100)] {
+            drawn(&board(10_000), width, height);
+            drawn(&board(0), width, height);
+        }
+    }
+
+    #[test]
+    fn one_walks_and_searches_through_ten_thousand_roles() {
+        let mut board = board(10_000);
+        assert!(board.grant(Wish::Move(i64::MAX)));
+        assert_eq!(board.chosen(), Some(name("role-09999")));
+        assert!(drawn(&board, 80, 24).contains("▶ role-09999"));
+        for key in "/4242".chars() {
+            assert!(board.grant(Wish::Typed(key)));
+        }
+        assert_eq!(board.chosen(), Some(name("role-04242")));
+        assert!(drawn(&board, 80, 24).contains("1 of 10000"));
+        assert!(board.grant(Wish::Back), "first the search goes");
+        assert!(!board.grant(Wish::Back), "then the viewer");
+        assert!(!board.grant(Wish::Typed('q')));
+    }
+
+    #[test]
+    fn a_lost_agent_is_said_and_leases_stand_still() {
+        let mut board = board(1);
+        board.hear(News::Lost("the agent cannot be reached".to_owned()));
+        assert!(drawn(&board, 80, 24).contains("LOST for 0s: the agent cannot be reached"));
+    }
+
+    #[test]
+    fn gaps_are_seen_in_the_lane() {
+        let past = |token, node: &str, began: u64, ended: Option<u64>| Past {
+            token: Token(token),
+            node: name(node),
+            session: SessionId(token.into()),
+            began: Wall(began * 1_000_000),
+            ended: ended.map(|at| Wall(at * 1_000_000)),
+            reason: ended.map(|_| Reason::Expelled),
+        };
+        let tenures = [past(1, "a", 92, Some(94)), past(2, "b", 97, None)];
+        let cells = lane(&tenures, Wall(100_000_000), Duration::from_secs(10), 10);
+        let text: String =
+            cells.iter().map(|cell| cell.as_ref().map_or(".", |node| node.as_str()).to_owned()).collect();
+        assert_eq!(text, "..aaa..bbb");
+    }
+}

@@ -1,0 +1,408 @@
+//! The dashboard as people see it: a real browser, real agents, real stores. Pictures are kept under target/screenshots.
+
+use std::os::unix::fs::PermissionsExt;
+
+use rustix::process::Signal;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tenure::store::{Key, Kind, MAX_BATCH, Name, Query, Version, Write};
+use tenure_cli::agent::ui::ITEMS;
+use tenure_testkit::servers::free_port;
+
+use crate::browser::{Browser, Size};
+use crate::kit::{Agent, Store, eventually};
+
+/// An agent with a page, at any port or at this one: markup in a label, and what clients on loopback may do.
+fn agent(store: &Store, name: &str, port: u16, loopback: &str) -> Agent {
+    let roles = ["scheduler", "mailer", "billing"].map(|role| format!("[[role]]\nname = \"{role}\"\n"));
+    let more = format!(
+        "{}[node.labels]\nzone = \"eu-{name}\"\nmotto = \"<img src=x onerror=alert(1)>\"\n\
+         [http]\nlisten = [\"127.0.0.1:{port}\"]\nloopback = \"{loopback}\"\n",
+        roles.concat()
+    );
+    Agent::start(store, name, &more)
+}
+
+fn url(port: u16, place: &str) -> String {
+    format!("http://127.0.0.1:{port}/{place}")
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_fail_over_is_seen_live_and_operators_act_by_clicking() {
+    let store = Store::file();
+    let port = free_port();
+    let mut leader = agent(&store, "web-1", 0, "read");
+    eventually("it leads", || ["scheduler", "mailer", "billing"].iter().all(|role| leader.leads(role)));
+    let watched = agent(&store, "web-2", port, "operator");
+    let _third = agent(&store, "web-3", 0, "read");
+    eventually("all stand", || {
+        watched.get("/v1/roles/scheduler").json()["candidates"].as_array().is_some_and(|all| all.len() == 2)
+    });
+    let browser = Browser::open(&url(port, ""), Size::Desk).await;
+    browser.run("window.sameLife = true").await;
+    everything_is_there(&browser).await;
+    fail_over(&browser, &mut leader).await;
+    timeline(&browser).await;
+    transfer(&browser, &watched).await;
+    other_acts(&browser, &watched).await;
+    assert_eq!(browser.run("return window.sameLife").await, json!(true), "it was never loaded again");
+    browser.close().await;
+}
+
+async fn everything_is_there(browser: &Browser) {
+    browser.says("health", "healthy").await;
+    browser.says("place", "seen by web-2").await;
+    browser.says("roles", "scheduler").await;
+    browser.says("role", "web-1").await;
+    browser.says("lease", " s").await;
+    browser.says("role-states", "led 3").await;
+    browser.click("tab-nodes").await;
+    browser.says("nodes", "web-3").await;
+    browser.says("node", "live").await;
+    // What others chose is text.
+    browser.says("labels", "motto=<img src=x onerror=alert(1)>").await;
+    assert_eq!(browser.run("return document.querySelectorAll('main img').length").await, json!(0));
+    // By keyboard: views, the list, details, and back.
+    let press = "(document.activeElement ?? document.body)\
+                 .dispatchEvent(new KeyboardEvent('keydown', { key: KEY, bubbles: true }))";
+    let press = |key: &str| press.replace("KEY", &json!(key).to_string());
+    browser.run(&press("1")).await;
+    browser.says("roles", "billing").await;
+    browser.run("document.querySelector('#roles .scroll').focus()").await;
+    for key in ["End", "Enter"] {
+        browser.run(&press(key)).await;
+    }
+    browser.says("detail", "scheduler").await;
+    browser.says("role-state", "led").await;
+    browser.says("role-leader", "web-1").await;
+    browser.says("role-token", "1 (first)").await;
+    browser.says("role-office", "since").await;
+    browser.says("role-lease", " s").await;
+    browser.says("candidates", "web-3").await;
+    browser.click("help").await;
+    browser.says("keys", "search").await;
+    browser.run("document.getElementById('keys').close()").await;
+}
+
+async fn fail_over(browser: &Browser, leader: &mut Agent) {
+    leader.process.signal(Signal::KILL);
+    leader.process.kill();
+    browser
+        .until("[...document.querySelectorAll('[data-item=role] .leader')].every((e) => ['web-2', 'web-3'].includes(e.textContent))")
+        .await;
+    browser.says("role-token", "2 (takeover)").await;
+    browser.says("tenures", "web-1 token 1").await;
+    browser.click("tab-events").await;
+    browser.says("event-filters", "leaders").await;
+    browser.run("document.querySelector('[data-chip=leaders]').click()").await;
+    browser.says("events", "token 2 (takeover)").await;
+    browser.run("document.querySelector('[data-chip=leaders]').click()").await;
+    browser.run("document.querySelector('[data-chip=nodes]').click()").await;
+    browser.says("event", "was expelled").await;
+    browser
+        .until("[...document.querySelectorAll('[data-item=event]')].every((e) => e.dataset.kind.startsWith('node-'))")
+        .await;
+    browser.run("document.querySelector('[data-chip=nodes]').click()").await;
+    browser.picture("events").await;
+}
+
+async fn timeline(browser: &Browser) {
+    browser.click("tab-timeline").await;
+    browser.says("timeline", "scheduler").await;
+    browser.says("lane", "mailer").await;
+    browser.says("legend", "Nobody led for").await;
+    browser.says("zoom", "the last").await;
+    browser.click("zoom-all").await;
+    // The window moves on with the time: all there is, each time it is looked at.
+    let all = "document.querySelector('#timeline [data-item=zoom-all]').click()";
+    let count =
+        |kind: &str| format!("document.querySelectorAll('#timeline .lane [data-kind={kind}]').length");
+    browser.until(&format!("({all}, {} >= 6 && {} >= 3)", count("tenure"), count("gap"))).await;
+    browser.until("document.querySelectorAll('#timeline [data-item=axis] .tick').length > 0").await;
+    browser.item("axis").await;
+    browser.run("document.querySelector('#timeline .lane .gap').focus()").await;
+    browser.says("tip", "nobody led for").await;
+    browser.says("tip", "after web-1: expelled").await;
+    browser.picture("timeline").await;
+
+    // Zoomed by buttons, wheel and keys.
+    let range = "return document.querySelector('#timeline .range').textContent";
+    let mut seen = vec![browser.run(range).await];
+    let over = "document.querySelector('#timeline .lane')";
+    let wheel = format!(
+        "{over}.dispatchEvent(new WheelEvent('wheel', {{ deltaY: 100, bubbles: true, cancelable: true }}))"
+    );
+    let key = format!(
+        "{over}.firstChild.dispatchEvent(new KeyboardEvent('keydown', {{ key: '-', bubbles: true }}))"
+    );
+    browser.click("zoom-in").await;
+    seen.push(browser.run(range).await);
+    browser.click("zoom-out").await;
+    browser.run(&wheel).await;
+    seen.push(browser.run(range).await);
+    browser.run(&key).await;
+    seen.push(browser.run(range).await);
+    browser.click("earlier").await;
+    let earlier = browser.run(range).await;
+    assert!(earlier.as_str().unwrap().contains("until"), "{earlier}");
+    browser.click("later").await;
+    for pair in seen.windows(2) {
+        assert_ne!(pair[0], pair[1], "{seen:?}");
+    }
+}
+
+async fn transfer(browser: &Browser, watched: &Agent) {
+    browser.click("tab-roles").await;
+    browser.until("[...document.querySelectorAll('[data-item=candidates] li')].length === 1").await;
+    let to = watched.role("scheduler")["candidates"][0].as_str().unwrap().to_owned();
+    browser.click("transfer").await;
+    browser.says("confirm", "Hand scheduler over").await;
+    browser.says("confirm-to", &to).await;
+    browser.picture("transfer").await;
+    // Nothing is done without a reason.
+    browser.click("confirm-yes").await;
+    assert_eq!(browser.run("return document.getElementById('confirm').open").await, json!(true));
+    assert_eq!(watched.get("/v1/audit").json()["deeds"], json!([]));
+    browser.types("confirm-why", "deploy of <b>tonight</b>").await;
+    browser.types("confirm-by", "Ada").await;
+    browser.click("confirm-yes").await;
+    browser.said("toast", &format!("{to} leads scheduler")).await;
+    browser.says("role-leader", &to).await;
+    browser.says("role-timeline", &to).await;
+    browser.says("role-deeds", "deploy of <b>tonight</b>").await;
+    browser.click("tab-audit").await;
+    browser.says("audit", "Ada (as 127.0.0.1)").await;
+    browser.says("deed", "deploy of <b>tonight</b>").await;
+    let deed = &watched.get("/v1/audit").json()["deeds"][0];
+    assert_eq!((&deed["act"], &deed["why"]), (&json!("transfer"), &json!("deploy of <b>tonight</b>")));
+}
+
+async fn other_acts(browser: &Browser, watched: &Agent) {
+    browser.click("tab-roles").await;
+    let token = watched.role("scheduler")["token"].as_u64().unwrap();
+    browser.click("step-down").await;
+    browser.types("confirm-why", "a test").await;
+    browser.click("confirm-yes").await;
+    browser.says("role-token", &(token + 1).to_string()).await;
+    browser.click("pause").await;
+    browser.click("confirm-no").await;
+    browser.click("pause").await;
+    browser.types("confirm-why", "an upgrade").await;
+    browser.click("confirm-yes").await;
+    browser.says("role-note", "Paused by Ada (as 127.0.0.1): an upgrade").await;
+    browser.says("role-states", "paused 1").await;
+    browser.says("health", "degraded").await;
+    browser.click("health").await;
+    browser.says("health-why", "paused by an operator: scheduler").await;
+    browser.click("resume").await;
+    browser.types("confirm-why", "done").await;
+    browser.click("confirm-yes").await;
+    browser.says("role-state", "led").await;
+    browser.picture("role").await;
+
+    browser.click("detail-close").await;
+    browser.hides("detail").await;
+    browser.run("location.hash = 'nodes/node/web-3'").await;
+    browser.says("node-state", "live").await;
+    browser.says("node-labels", "zone=eu-web-3").await;
+    browser.click("drain").await;
+    browser.types("confirm-why", "a new disk").await;
+    browser.click("confirm-yes").await;
+    browser.says("node-state", "drained").await;
+    browser.says("node-roles", "nothing").await;
+    browser.click("undrain").await;
+    browser.click("confirm-yes").await;
+    browser.says("node-state", "live").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_agent_or_a_store_that_is_lost_is_said_and_comes_back() {
+    let store = Store::redis();
+    let port = free_port();
+    let mut first = agent(&store, "web-1", port, "read");
+    eventually("it leads", || first.leads("scheduler"));
+    let browser = Browser::open(&url(port, "#roles/role/scheduler"), Size::Desk).await;
+    browser.says("role-state", "led").await;
+
+    // Who may only look is told so.
+    browser.click("pause").await;
+    browser.types("confirm-why", "a test").await;
+    browser.click("confirm-yes").await;
+    browser.says("confirm-error", "may look, but not act").await;
+    browser.click("confirm-no").await;
+
+    let Store::Redis(server) = &store else { unreachable!("it was made above") };
+    server.signal(Signal::STOP);
+    browser.says("store-banner", "cannot see its store").await;
+    server.signal(Signal::CONT);
+    browser.hides("store-banner").await;
+
+    first.process.signal(Signal::KILL);
+    first.process.kill();
+    browser.says("lost-banner", "has not answered since").await;
+    browser.says("health", "unknown").await;
+    browser.click("retry").await;
+    browser.picture("lost").await;
+    let second = agent(&store, "web-2", port, "read");
+    browser.hides("lost-banner").await;
+    browser.said("toast", "The agent is back").await;
+    browser.says("place", "seen by web-2").await;
+    eventually("it leads", || second.leads("scheduler"));
+    browser.says("role-leader", "web-2").await;
+    browser.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn ten_thousand_roles_cost_what_thirty_cost() {
+    const ROLES: usize = 10_000;
+    let store = Store::file();
+    let port = free_port();
+    let one = agent(&store, "web-1", port, "read");
+    eventually("it leads", || one.leads("scheduler") && one.get("/v1/roles/scheduler").status == 200);
+    copies(&store, ROLES).await;
+    let browser = Browser::open(&url(port, ""), Size::Desk).await;
+    browser.says("tab-roles", &(ROLES + 3).to_string()).await;
+    let all = format!("document.querySelector('[data-item=role]')?.ariaSetSize === '{}'", ROLES + 3);
+    browser.until(&all).await;
+    browser.says("roles", "copy-00001").await;
+    let rows = "return document.querySelectorAll('[data-item=role]').length";
+    let bounded = |rows: Value| assert!((1..=60).contains(&rows.as_u64().unwrap()), "{rows} rows exist");
+    bounded(browser.run(rows).await);
+    browser.run("document.querySelector('#roles .scroll').scrollTop = 1e9").await;
+    browser.says("roles", "scheduler").await;
+    bounded(browser.run(rows).await);
+    browser.run("document.querySelector('#roles .scroll').scrollTop = 220000").await;
+    browser.says("roles", "copy-05000").await;
+    bounded(browser.run(rows).await);
+    browser.picture("ten-thousand").await;
+    browser.types("search", "copy-0424").await;
+    browser.until("document.querySelectorAll('[data-item=role]').length === 10").await;
+    browser.says("role", "copy-04242").await;
+    browser.click("tab-timeline").await;
+    browser.until("document.querySelectorAll('#timeline .row').length === 10").await;
+
+    // In the dark.
+    browser.click("theme").await;
+    browser.click("theme").await;
+    browser.until("getComputedStyle(document.body).backgroundColor === 'rgb(18, 22, 28)'").await;
+    browser.click("tab-roles").await;
+    browser.picture("dark").await;
+
+    // This agent has neither; with them, their views are there. What they answer is given here.
+    browser.hides("tab-tasks").await;
+    browser.hides("tab-alerts").await;
+    browser.run(TASKS_AND_ALERTS).await;
+    browser.run("location.hash = 'roles'; document.getElementById('search').value = ''").await;
+    browser.says("tab-tasks", "1").await;
+    browser.click("tab-tasks").await;
+    browser.run("document.getElementById('search').dispatchEvent(new Event('input'))").await;
+    browser.says("tasks", "nightly").await;
+    browser.says("task", "succeeded").await;
+    browser.click("tab-alerts").await;
+    browser.says("alerts", "no-leader").await;
+    browser.says("alert", "firing").await;
+    browser.close().await;
+}
+
+/// Answers two questions that this agent does not know, and makes the page ask what can be asked once more.
+const TASKS_AND_ALERTS: &str = r#"
+    const real = window.fetch;
+    const answers = {
+        "/v1/tasks": { tasks: [{ task: "nightly", state: "succeeded", next: "2030-01-01T00:00:00Z",
+            runs: [{ tick: "2029-12-31T00:00:00Z", state: "succeeded" }] }] },
+        "/v1/alerts": { alerts: [{ alert: "no-leader", state: "firing", severity: "critical",
+            since: "2029-12-31T00:00:00Z", condition: "sum(tenure_is_leader) == 0" }] },
+    };
+    let failed = false;
+    window.fetch = async (path, options) => {
+        if (path === "/v1/cluster" && !failed) { failed = true; throw new TypeError("cut off once"); }
+        if (path === "/openapi.json") return new Response(JSON.stringify({ paths: answers }));
+        return answers[path] ? new Response(JSON.stringify(answers[path])) : real(path, options);
+    };
+"#;
+
+/// Many roles, led by whoever leads the first.
+async fn copies(store: &Store, count: usize) {
+    let registers = tenure::store::open(&store.url()).unwrap();
+    let namespace = Name::new(tenure::DEFAULT_NAMESPACE).unwrap();
+    let cluster =
+        registers.read(&namespace, &Query { keys: vec![Key::Cluster], kinds: vec![] }).await.unwrap();
+    let cluster: Value = cluster[0].value.parse().unwrap();
+    let epoch = tenure::store::Epoch(cluster["epoch"].as_u64().unwrap());
+    let key = |name: &str| Key::Named(epoch, Kind::Role, Name::new(name).unwrap());
+    let first =
+        registers.read(&namespace, &Query { keys: vec![key("scheduler")], kinds: vec![] }).await.unwrap();
+    let writes: Vec<Write> = (0..count)
+        .map(|number| Write {
+            key: key(&format!("copy-{number:05}")),
+            expect: None,
+            put: Some((Version(number as u128 + 1), first[0].value.clone())),
+            ring: false,
+            witnessed: false,
+        })
+        .collect();
+    for batch in writes.chunks(MAX_BATCH) {
+        registers.write(&namespace, batch).await.unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn on_a_phone_and_with_a_token() {
+    const TOKEN: &str = "0123456789abcdef-operator";
+    let (store, dir) = (Store::file(), TempDir::new().unwrap());
+    let tokens = dir.path().join("tokens");
+    std::fs::write(&tokens, format!("operator {TOKEN}\n")).unwrap();
+    std::fs::set_permissions(&tokens, std::fs::Permissions::from_mode(0o600)).unwrap();
+    let port = free_port();
+    let more = format!(
+        "[[role]]\nname = \"scheduler\"\n[http]\nlisten = [\"127.0.0.1:{port}\"]\ntokens = {tokens:?}"
+    );
+    let agent = Agent::start(&store, "web-1", &more);
+    eventually("it leads", || agent.leads("scheduler"));
+    let browser = Browser::open(&url(port, ""), Size::Phone).await;
+    browser.says("ask-token", "wants a token").await;
+    browser.item("ask-token").await;
+    browser.run(&format!("document.getElementById('token').value = '{TOKEN}'")).await;
+    browser.run("document.getElementById('token-form').requestSubmit()").await;
+    browser.says("roles", "scheduler").await;
+    // Nothing sticks out to the right, in any view, and details cover the page.
+    for view in ["roles", "nodes", "timeline", "events", "audit", "roles/role/scheduler"] {
+        browser.run(&format!("location.hash = '{view}'")).await;
+        browser.until("document.documentElement.scrollWidth <= 390 && innerWidth <= 390").await;
+    }
+    browser.says("role-state", "led").await;
+    browser.until("document.getElementById('detail').getBoundingClientRect().width === innerWidth").await;
+    browser.picture("phone-role").await;
+    browser.click("detail-close").await;
+    browser.says("role", "web-1").await;
+    browser.picture("phone").await;
+    browser.close().await;
+}
+
+#[test]
+fn every_item_is_touched_and_every_file_is_served_safely() {
+    let here = include_str!("dashboard.rs");
+    for (item, _) in ITEMS {
+        assert!(here.contains(&format!("(\"{item}\"")), "no test touches {item}");
+    }
+    let store = Store::file();
+    let agent = Agent::start(&store, "a", "");
+    for path in ["/".to_owned()]
+        .into_iter()
+        .chain(tenure_cli::agent::ui::FILES.iter().map(|(name, ..)| format!("/ui/{name}")))
+    {
+        let answer = agent.get(&path);
+        assert_eq!(answer.status, 200, "{path}");
+        assert!(
+            answer.head.contains("content-security-policy: default-src 'none'"),
+            "{path}: {}",
+            answer.head
+        );
+        assert!(answer.head.contains("x-content-type-options: nosniff"), "{path}");
+    }
+    assert_eq!(agent.get("/ui/none.js").status, 404);
+    assert_eq!(agent.get("/v1/nodes?named=1001").status, 400);
+    eventually("it sees itself", || {
+        agent.get("/v1/nodes?named=0").json()["nodes"][0]["candidacies"] == json!({})
+    });
+}

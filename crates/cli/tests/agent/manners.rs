@@ -1,0 +1,140 @@
+//! How the agent starts, reloads, tells its manager, and ends.
+
+use std::io::Read;
+use std::os::unix::net::UnixDatagram;
+use std::process::Stdio;
+
+use rustix::process::Signal;
+
+use crate::kit::{Agent, PATIENCE, Store, eventually, tenure};
+
+const ROLE: &str = "[[role]]\nname = \"job\"\n";
+
+#[test]
+fn what_cannot_be_is_refused_before_anything_starts() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("tenure.toml");
+    for (text, part) in [
+        ("[timing]\ntll = \"1s\"", "tenure.toml:2: there is no key timing.tll; did you mean ttl?"),
+        ("[role]\nname = \"a\"", "write [[role]]"),
+        ("[http]\nlisten = [\"0.0.0.0:7654\"]", "http.tokens is needed"),
+        ("store = \"memory:\"", "memory: lives within one process"),
+    ] {
+        std::fs::write(&file, text).unwrap();
+        let ran =
+            tenure().current_dir(dir.path()).args(["agent", "--config", "tenure.toml"]).output().unwrap();
+        let err = String::from_utf8(ran.stderr).unwrap();
+        assert_eq!(ran.status.code(), Some(2), "{text}: {err}");
+        assert!(err.contains(part), "{text}: {err}");
+    }
+}
+
+#[test]
+fn the_configuration_that_counts_is_printed_with_its_origins() {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(
+        dir.path().join("tenure.toml"),
+        "store = \"redis://u:hunter2@h/0\"\n[node]\nname = \"a\"\n",
+    )
+    .unwrap();
+    let mut command = tenure();
+    command.current_dir(dir.path()).env("TENURE_TTL", "3s").args(["agent", "--print-config", "--role", "x"]);
+    let ran = command.output().unwrap();
+    let out = String::from_utf8(ran.stdout).unwrap();
+    for part in ["node.name = \"a\"  # tenure.toml:3", "timing.ttl = \"3s\"  # TENURE_TTL", "# command line"]
+    {
+        assert!(out.contains(part), "{part} in {out}");
+    }
+    assert!(!out.contains("hunter2"), "{out}");
+}
+
+#[test]
+fn a_reload_changes_what_can_change_and_says_what_cannot() {
+    let store = Store::file();
+    let agent = Agent::start(&store, "a", ROLE);
+    eventually("it leads", || agent.leads("job"));
+    agent.rewrite(&store, "b", &format!("{ROLE}eligible = false\n[[role]]\nname = \"new\""));
+    agent.process.signal(Signal::HUP);
+    eventually("it gives up one and takes the other", || !agent.leads("job") && agent.leads("new"));
+    eventually("it says so", || agent.log().contains("node.name changes only by a restart"));
+    agent.rewrite(&store, "a", "[[role]]\nnmae = \"x\"");
+    agent.process.signal(Signal::HUP);
+    eventually("what is wrong changes nothing", || agent.log().contains("did you mean name?"));
+    assert!(agent.leads("new"));
+}
+
+#[test]
+fn a_log_that_nobody_reads_holds_nothing_up() {
+    let store = Store::file();
+    let (reader, writer) = std::io::pipe().unwrap();
+    rustix::pipe::fcntl_setpipe_size(&writer, 4096).unwrap();
+    let names: String = (0..100).map(|index| format!("[[role]]\nname = \"r{index}\"\n")).collect();
+    let agent = Agent::launch(&store, "a", &names, |command| {
+        command.stderr(Stdio::from(writer)).env("TENURE_LOG", "trace").args(["--set", "timing.ttl=1s"]);
+    });
+    eventually("it leads them all", || agent.metric("tenure_leading") == Some(100.0));
+    let beats = agent.metric("tenure_beat_seconds_count").unwrap();
+    eventually("it goes on beating", || agent.metric("tenure_beat_seconds_count").unwrap() > beats + 10.0);
+    eventually("it leads them all", || agent.metric("tenure_leading") == Some(100.0));
+    assert_eq!(agent.get("/livez").status, 200);
+    // It was more than the pipe holds, or this shows nothing.
+    let mut text = vec![0; 4096];
+    (&reader).read_exact(&mut text).unwrap();
+}
+
+#[test]
+fn the_service_manager_is_told() {
+    let (store, dir) = (Store::file(), tempfile::tempdir().unwrap());
+    let path = dir.path().join("notify");
+    let manager = UnixDatagram::bind(&path).unwrap();
+    manager.set_read_timeout(Some(PATIENCE)).unwrap();
+    let mut agent = Agent::launch(&store, "a", ROLE, |command| {
+        command.env("NOTIFY_SOCKET", &path).env("WATCHDOG_USEC", "200000");
+    });
+    let hear = |wanted: &str| loop {
+        let mut text = [0; 100];
+        let length = manager.recv(&mut text).unwrap_or_else(|error| panic!("{wanted}: {error}"));
+        if &text[..length] == wanted.as_bytes() {
+            return;
+        }
+    };
+    hear("READY=1");
+    hear("WATCHDOG=1");
+    hear("WATCHDOG=1");
+    agent.process.signal(Signal::HUP);
+    hear("RELOADING=1");
+    agent.process.signal(Signal::TERM);
+    hear("STOPPING=1");
+    let mut ended = None;
+    eventually("it ends", || {
+        ended = agent.process.ended();
+        ended.is_some()
+    });
+    assert_eq!(ended, Some(0), "{}", agent.log());
+    assert!(!agent.socket.exists());
+}
+
+/// While the store is gone nobody leads for longer than a lease, and everything that looks says so; afterwards all is as
+/// before.
+#[test]
+fn a_store_that_is_gone_is_seen_everywhere() {
+    let store = Store::redis();
+    let Store::Redis(server) = &store else { return };
+    let agent = Agent::hasty(&store, "a", ROLE);
+    eventually("it leads", || agent.leads("job") && agent.get("/readyz").status == 200);
+    server.signal(Signal::STOP);
+    eventually("it doubts", || agent.metric("tenure_in_doubt") == Some(1.0) || !agent.leads("job"));
+    eventually("it does not lead", || !agent.leads("job"));
+    assert_eq!(agent.metric("tenure_is_leader{role=\"job\"}"), Some(0.0));
+    assert_eq!(agent.metric("tenure_lease_remaining_seconds{role=\"job\"}"), Some(0.0));
+    eventually("it is not ready", || agent.get("/readyz").status == 503);
+    assert_eq!(agent.get("/livez").status, 200, "the loop is alive");
+    assert_eq!(agent.get("/v1/cluster").json()["health"], "unhealthy");
+    assert!(agent.metric("tenure_sight_age_seconds").unwrap() > 1.0);
+    assert!(agent.metric("tenure_store_errors_total").unwrap() > 0.0);
+    server.signal(Signal::CONT);
+    eventually("it leads again", || agent.leads("job") && agent.get("/readyz").status == 200);
+    assert!(agent.metric("tenure_doubts_total").unwrap() >= 1.0);
+    eventually("all is well", || agent.get("/v1/cluster").json()["health"] == "healthy");
+    assert!(agent.metric("tenure_elections_total{role=\"job\"}").unwrap() >= 2.0);
+}

@@ -1,0 +1,199 @@
+//! Everything that the registries in the code list is touched by a test; what is not fails here.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use futures_util::stream::BoxStream;
+use tenure::store::{
+    Description, Entry, Memory, Name, Outcome, Query, SessionId, Signal, Store as Registers, StoreError,
+    Takeover, Witness, Write,
+};
+use tenure_cli::agent::campaign::CAMPAIGN_EVENTS;
+use tenure_cli::agent::config::Config;
+use tenure_cli::agent::config::layers::Layers;
+use tenure_cli::agent::events::Events;
+use tenure_cli::agent::http::App;
+use tenure_cli::agent::metrics::{METRICS, Metrics, StoreMeter};
+
+use crate::kit::{Agent, Store, eventually};
+
+/// How each endpoint is asked, and what it answers when all is well.
+const ASKED: &[(&str, &str, Option<&str>, u16)] = &[
+    ("get", "/livez", None, 200),
+    ("get", "/readyz", None, 200),
+    ("get", "/leader/{role}", None, 200),
+    ("get", "/v1/cluster", None, 200),
+    ("get", "/v1/roles", None, 200),
+    ("get", "/v1/roles/{role}", None, 200),
+    ("get", "/v1/nodes", None, 200),
+    ("get", "/v1/history", None, 200),
+    ("get", "/v1/audit", None, 200),
+    ("get", "/metrics", None, 200),
+    ("get", "/openapi.json", None, 200),
+    ("get", "/v1/events", None, 200),
+    ("get", "/v1/campaign/{role}", None, 409),
+    ("post", "/v1/campaign/{role}/ready", Some("{\"token\":1}"), 404),
+    ("post", "/v1/roles/{role}/transfer", Some("{\"to\":\"a\"}"), 200),
+    ("delete", "/v1/roles/{role}/transfer", None, 404),
+    ("post", "/v1/roles/{role}/step-down", Some("{}"), 200),
+    ("post", "/v1/roles/{role}/pause", Some("{}"), 200),
+    ("post", "/v1/roles/{role}/resume", Some("{}"), 200),
+    ("post", "/v1/roles/{role}/pin", Some("{\"node\":\"a\"}"), 200),
+    ("delete", "/v1/roles/{role}/pin", None, 200),
+    ("post", "/v1/roles/{role}/eligible", Some("{\"eligible\":true}"), 200),
+    ("post", "/v1/nodes/{node}/drain", Some("{}"), 200),
+    ("delete", "/v1/nodes/{node}/drain", None, 200),
+];
+
+#[test]
+fn every_endpoint_is_served_as_it_is_described() {
+    let store = Store::file();
+    let agent = Agent::start(&store, "a", "[[role]]\nname = \"job\"");
+    eventually("it leads", || agent.leads("job"));
+    eventually("it is seen", || {
+        agent.get("/v1/roles/job").status == 200 && agent.get("/readyz").status == 200
+    });
+    let api = agent.get("/openapi.json").json();
+    let described: BTreeSet<(String, String)> = api["paths"]
+        .as_object()
+        .unwrap()
+        .iter()
+        .flat_map(|(path, methods)| {
+            methods.as_object().unwrap().keys().map(|method| (path.clone(), method.clone()))
+        })
+        .collect();
+    let asked = ASKED.iter().map(|(method, path, ..)| ((*path).to_owned(), (*method).to_owned())).collect();
+    assert_eq!(described, asked, "what is described is what is asked here");
+    for (method, path, body, status) in ASKED {
+        let concrete = path.replace("{role}", "job").replace("{node}", "a");
+        if *path == "/v1/events" {
+            drop(agent.stream(&concrete, None));
+            continue;
+        }
+        let answer = agent.ask(&method.to_uppercase(), &concrete, *body);
+        assert_eq!(answer.status, *status, "{method} {path}: {answer:?}");
+        let known = &api["paths"][path][method]["responses"];
+        assert!(!known[status.to_string()].is_null(), "{method} {path} may answer {status}: {known}");
+        eventually("it leads again", || agent.leads("job") || path.contains("pause") || *method == "post");
+    }
+}
+
+#[test]
+fn every_metric_is_there_from_the_beginning_with_its_meaning() {
+    let store = Store::file();
+    let agent = Agent::start(&store, "a", "[[role]]\nname = \"job\"\n[metrics]\nprefix = \"forge_leader\"");
+    eventually("it leads", || agent.leads("job"));
+    eventually("it is seen", || agent.metric("forge_leader_leaderless_seconds_total").is_some());
+    let text = agent.get("/metrics").body;
+    let typed: BTreeSet<String> =
+        text.lines().filter_map(|line| line.strip_prefix("# TYPE ")).map(str::to_owned).collect();
+    let listed = METRICS.iter().map(|(name, kind, _)| format!("forge_leader_{name} {kind}")).collect();
+    assert_eq!(typed, listed, "what is exposed is what is listed");
+    for (name, _, help) in METRICS {
+        assert!(text.contains(&format!("# HELP forge_leader_{name} {help}")), "{name}:\n{text}");
+    }
+    assert_eq!(agent.metric("forge_leader_is_leader{role=\"job\"}"), Some(1.0));
+    assert_eq!(agent.metric("forge_leader_elections_total{role=\"job\"}"), Some(1.0));
+    assert!(agent.metric("forge_leader_tenure_seconds{role=\"job\"}").is_some());
+    let page = include_str!("../../../../docs/agent.md");
+    assert!(page.contains(&tenure_cli::agent::metrics::table()), "{}", tenure_cli::agent::metrics::table());
+}
+
+#[test]
+fn every_event_of_a_campaign_is_documented() {
+    let page = include_str!("../../../../docs/agent.md");
+    for (event, meaning) in CAMPAIGN_EVENTS {
+        assert!(page.contains(&format!("| `{event}` | {meaning} |")), "| `{event}` | {meaning} |");
+    }
+}
+
+/// Registers that can be made to hang the loop that asks them.
+#[derive(Debug)]
+struct Hanging {
+    inner: Memory,
+    hang: Arc<AtomicBool>,
+}
+
+impl Hanging {
+    fn hang(&self) {
+        while self.hang.load(Ordering::Acquire) {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+}
+
+impl std::fmt::Display for Hanging {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("hanging")
+    }
+}
+
+#[async_trait]
+impl Registers for Hanging {
+    async fn read(&self, namespace: &Name, query: &Query) -> Result<Vec<Entry>, StoreError> {
+        self.inner.read(namespace, query).await
+    }
+    async fn write(&self, namespace: &Name, writes: &[Write]) -> Result<Vec<Outcome>, StoreError> {
+        self.hang();
+        self.inner.write(namespace, writes).await
+    }
+    fn watch(&self, namespace: &Name) -> BoxStream<'static, Signal> {
+        self.inner.watch(namespace)
+    }
+    async fn attest(
+        &self,
+        namespace: &Name,
+        session: SessionId,
+        takeover: Takeover,
+    ) -> Result<Option<Witness>, StoreError> {
+        self.inner.attest(namespace, session, takeover).await
+    }
+    fn release(&self, namespace: &Name, session: SessionId) {
+        self.inner.release(namespace, session);
+    }
+    fn attend(&self, namespace: &Name, session: SessionId, witness: &str, takeover: Takeover) {
+        self.inner.attend(namespace, session, witness, takeover);
+    }
+    fn ignore(&self, namespace: &Name, session: SessionId) {
+        self.inner.ignore(namespace, session);
+    }
+    async fn describe(&self) -> Result<Description, StoreError> {
+        self.inner.describe().await
+    }
+    async fn close(&self) {
+        self.inner.close().await;
+    }
+}
+
+/// A hung loop is not alive, and cannot claim to lead.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_loop_that_hangs_is_seen_from_outside() {
+    let mut layers = Layers::default();
+    layers.flag("timing.ttl", "500ms");
+    layers.flag("role[0].name", "job");
+    let config = Config::of(layers).unwrap();
+    let hang = Arc::new(AtomicBool::new(false));
+    let store = Arc::new(Hanging { inner: Memory::default(), hang: hang.clone() });
+    let node =
+        tenure::Node::with_store(store).name("a").timing(config.settings.clone()).start().await.unwrap();
+    let metrics = Metrics::new(&config.metrics, node.name(), node.namespace(), &StoreMeter::default());
+    let app = App::new(config.clone(), node, metrics, Arc::new(Events::new(10)));
+    app.roster.sync(&config.roles).await.unwrap();
+    let role = Name::new("job").unwrap();
+    let leads = || app.roster.lead(&role).is_some();
+    tokio::task::block_in_place(|| {
+        eventually("it leads", leads);
+        assert_eq!(app.stalled(), None);
+        hang.store(true, Ordering::Release);
+        eventually("it does not lead", || !leads());
+        let text = app.metrics.text(tenure_cli::agent::metrics::Form::Prometheus);
+        assert!(text.contains("tenure_is_leader{role=\"job\"} 0"), "{text}");
+        eventually("it is not alive", || app.stalled().is_some());
+        hang.store(false, Ordering::Release);
+        eventually("it is alive again, and leads", || app.stalled().is_none() && leads());
+    });
+    app.node.stop().await;
+}

@@ -1,0 +1,28 @@
+//! `tenure run` on PostgreSQL, on disconnect: the server tells of a death long before the lease does.
+
+use rustix::process::Signal;
+use tenure_testkit::check::Verdict;
+use tenure_testkit::servers::postgres::Postgres;
+use tenure_testkit::witness;
+
+use crate::fleet::Place;
+use crate::harm::{World, is_gone};
+
+/// The lease lasts longer than anything here is waited for: only the dropped connection can have told.
+const TIMES: &[&str] = &["--ttl", "10m", "--takeover", "on-disconnect", "--grace", "3s"];
+
+#[test]
+fn the_next_command_runs_when_the_connection_of_a_killed_leader_has_dropped() {
+    let server = Postgres::start(&["shared_buffers=16MB"]);
+    let mut world = World::on(Place::on(server.admin_url()), TIMES);
+    let mut leader = world.next_leader(0);
+    for _ in 0..2 {
+        world.nodes.remove(leader.node).expect("the leader is one of ours").signal(Signal::KILL);
+        let next = world.next_leader(leader.token);
+        assert!(is_gone(leader.command), "the command of token {} outlived it", leader.token);
+        let dead = std::mem::replace(&mut leader, next);
+        world.start(dead.node);
+    }
+    drop(world.nodes);
+    Verdict::of(&witness::read(world.place.path()).expect("the witness is whole")).assert_sound();
+}

@@ -1,0 +1,160 @@
+//! A store, nodes with tasks as processes that can be killed, and the `tenure` command.
+
+use std::io::{BufRead, BufReader, Read};
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use tenure::Node;
+use tenure::schedule::{Schedule, Task, TaskSettings};
+use tenure_cli::task::{CommandRunner, HttpRunner};
+
+/// Long enough for anything that happens at all.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+/// What tells a copy of this very program that it is to be a node.
+const PART: &str = "TENURE_TEST_NODE";
+
+/// A directory with a store in it.
+pub(crate) struct Place {
+    pub(crate) dir: tempfile::TempDir,
+}
+
+/// What a command printed, and how it ended.
+#[derive(Debug)]
+pub(crate) struct Ran {
+    pub(crate) code: Option<i32>,
+    pub(crate) out: String,
+    pub(crate) err: String,
+}
+
+impl Place {
+    pub(crate) fn new() -> Self {
+        Self { dir: tempfile::tempdir().unwrap() }
+    }
+
+    pub(crate) fn file(&self, name: &str) -> String {
+        self.dir.path().join(name).display().to_string()
+    }
+
+    fn url(&self) -> String {
+        format!("sqlite:{}", self.file("t.db"))
+    }
+
+    pub(crate) fn run(&self, args: &[&str]) -> Ran {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_tenure"));
+        command.args(args).stdin(Stdio::null()).env("TENURE_STORE", self.url()).env("USER", "tester");
+        let output = command.output().unwrap();
+        let text = |bytes| String::from_utf8(bytes).unwrap();
+        Ran { code: output.status.code(), out: text(output.stdout), err: text(output.stderr) }
+    }
+
+    pub(crate) fn json(&self, args: &[&str]) -> Value {
+        let ran = self.run(&[args, &["--format", "json"]].concat());
+        serde_json::from_str(&ran.out).unwrap_or_else(|error| panic!("{error}: {ran:?}"))
+    }
+
+    /// Waits until the history of a task has such a run.
+    pub(crate) fn until_run(&self, task: &str, wanted: impl Fn(&Value) -> bool) -> Value {
+        let begun = Instant::now();
+        loop {
+            let ran = self.run(&["task", "history", task, "--format", "json", "-n", "200"]);
+            let found = serde_json::from_str::<Value>(&ran.out).unwrap_or_default();
+            let runs = found["runs"].as_array().cloned().unwrap_or_default();
+            if let Some(run) = runs.into_iter().find(&wanted) {
+                return run;
+            }
+            assert!(begun.elapsed() < PATIENCE, "still {ran:?}");
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+
+    /// A node with tasks, as a process of its own.
+    pub(crate) fn node(&self, name: &str, tasks: &[Value]) -> Actor {
+        let part = json!({ "store": self.url(), "name": name, "tasks": tasks });
+        let mut child = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "kit::acts_as_a_node", "--nocapture"])
+            .env(PART, part.to_string())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
+        let actor = Actor { child };
+        assert!(lines.any(|line| line.contains("joined")), "{name} did not join");
+        // Whoever prints must be read.
+        std::thread::spawn(move || lines.for_each(drop));
+        actor
+    }
+}
+
+/// A task that runs often, with these settings.
+pub(crate) fn often(name: &str, more: &Value) -> Value {
+    let mut settings = json!({ "name": name, "every": "200ms", "history": 200 });
+    let Value::Object(more) = more else { panic!("settings are an object") };
+    for (key, value) in more {
+        settings[key] = value.clone();
+    }
+    settings
+}
+
+/// A node as a process. Dropping it kills it.
+pub(crate) struct Actor {
+    child: Child,
+}
+
+impl Actor {
+    /// Lets it stop cleanly, and returns when it has.
+    pub(crate) fn stop(mut self) {
+        drop(self.child.stdin.take());
+        assert!(self.child.wait().unwrap().success());
+    }
+}
+
+impl Drop for Actor {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Not a test: what a copy of this program does when it is told to be a node. It stops when its input ends.
+#[test]
+fn acts_as_a_node() {
+    let Ok(part) = std::env::var(PART) else { return };
+    let part: Value = serde_json::from_str(&part).unwrap();
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    runtime.block_on(play(&part));
+    std::process::exit(0);
+}
+
+async fn play(part: &Value) {
+    let text = |key: &str| part[key].as_str().unwrap().to_owned();
+    let node =
+        Node::connect(text("store")).name(text("name")).ttl(Duration::from_secs(1)).start().await.unwrap();
+    let mut schedule = Schedule::new();
+    for settings in part["tasks"].as_array().unwrap() {
+        schedule = schedule.task(task(serde_json::from_value(settings.clone()).unwrap())).unwrap();
+    }
+    let stand = node.stand("scheduler").drain(Duration::from_millis(500));
+    let leading = tokio::spawn(async move { schedule.lead(stand).await });
+    println!("joined");
+    let input = tokio::task::spawn_blocking(|| std::io::stdin().read_to_end(&mut Vec::new()));
+    let _ = input.await;
+    node.stop().await;
+    leading.await.unwrap().unwrap();
+}
+
+/// As [`tenure_cli::task::of_settings`]; but this program cannot be its own watchdog.
+fn task(settings: TaskSettings) -> Task {
+    match (&settings.command, &settings.http) {
+        (Some(command), _) => {
+            let runner = CommandRunner::new(command).watchdog(env!("CARGO_BIN_EXE_tenure").into());
+            Task::with_runner(settings, Arc::new(runner)).unwrap()
+        }
+        (None, Some(http)) => {
+            Task::with_runner(settings.clone(), Arc::new(HttpRunner::new(http.clone()))).unwrap()
+        }
+        (None, None) => Task::new(settings, |_| async { Ok::<(), String>(()) }).unwrap(),
+    }
+}

@@ -1,0 +1,492 @@
+//! The clerk: one loop that keeps the ledger of all tasks, and starts what it has entered.
+//!
+//! *A tick comes due → entered by compare-and-set under the token → acknowledged → leadership checked → started → ended →
+//! entered.* The clerk alone writes, in batches, one write at a time. While nothing is due it sleeps.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use futures_util::stream::BoxStream;
+use tenure_core::{Epoch, Key, Kind, Query, Time, Version};
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use super::counters::Counters;
+use super::entry::{Draft, Edit, Entry, Live};
+use super::run::{self, Finished, Gate};
+use super::settings::OnStop;
+use super::task::{RunContext, Task};
+use crate::event::What;
+use crate::ledger::{Cause, FORM, Record, Writer};
+use crate::store::{MAX_BATCH, Outcome, Retry, Signal, StoreError, Value, Write};
+use crate::work::Scope;
+use crate::{Name, Node, Token, Wall};
+
+/// The wall clock may be set: it is looked at this often.
+const LONGEST_SLEEP: Duration = Duration::from_secs(20);
+/// So often a register is written on top of what others wrote, before a pause.
+const TRIES: u32 = 20;
+/// Tasks up to here are read by name; beyond that all of the kind at once.
+const BY_NAME: usize = 200;
+
+/// See the [module](self).
+pub(super) struct Clerk {
+    node: Node,
+    gate: Gate,
+    shadow: bool,
+    counters: Counters,
+    tasks: Vec<Arc<Task>>,
+    entries: Vec<Entry>,
+    places: BTreeMap<Key, usize>,
+    agenda: BinaryHeap<Reverse<(Wall, usize)>>,
+    /// Those with something to enter.
+    dirty: BTreeSet<usize>,
+    /// Those that may have been changed by others.
+    stale: BTreeSet<usize>,
+    runs: JoinSet<Finished>,
+    signals: BoxStream<'static, Signal>,
+    /// The store failed: not before then.
+    retry_at: Option<Time>,
+}
+
+impl Clerk {
+    pub(super) fn of_leader(scope: &Scope, tasks: Vec<Arc<Task>>, counters: Counters, shadow: bool) -> Self {
+        let slack = scope.node().timing().kill_slack;
+        let gate = Gate::Lead(scope.lead().clone(), slack);
+        Self::new(scope.node().clone(), gate, tasks, counters, shadow)
+    }
+
+    pub(super) fn of_node(node: &Node, tasks: Vec<Arc<Task>>, counters: Counters) -> Self {
+        let life = Token(node.clock().wall().0);
+        Self::new(node.clone(), Gate::Node(life), tasks, counters, false)
+    }
+
+    fn new(node: Node, gate: Gate, tasks: Vec<Arc<Task>>, counters: Counters, shadow: bool) -> Self {
+        let signals = node.store().watch(node.namespace());
+        Self {
+            node,
+            gate,
+            shadow,
+            counters,
+            tasks,
+            entries: Vec::new(),
+            places: BTreeMap::new(),
+            agenda: BinaryHeap::new(),
+            dirty: BTreeSet::new(),
+            stale: BTreeSet::new(),
+            runs: JoinSet::new(),
+            signals,
+            retry_at: None,
+        }
+    }
+
+    /// Keeps the ledger until told to stop; then no run begins any more, and those that go on may finish until `kill`.
+    pub(super) async fn run(mut self, stop: impl Future<Output = ()>, kill: impl Future<Output = ()>) {
+        let mut stop = std::pin::pin!(stop);
+        tokio::select! {
+            biased;
+            () = &mut stop => return,
+            () = self.open() => {}
+        }
+        loop {
+            // An exchange with the store is never cut short: what it entered must be known.
+            if self.has_to_write() {
+                self.keep_up().await;
+            }
+            tokio::select! {
+                biased;
+                () = &mut stop => break,
+                () = self.wait(), if !self.has_to_write() => {}
+                () = std::future::ready(()), if self.has_to_write() => {}
+            }
+        }
+        self.wind_down(kill).await;
+    }
+
+    /// Reads the whole ledger; tries until that works.
+    async fn open(&mut self) {
+        while let Err(error) = self.load().await {
+            tracing::warn!(%error, "the ledger cannot be read; nothing is started until it can");
+            tokio::time::sleep(self.pause()).await;
+        }
+    }
+
+    async fn load(&mut self) -> Result<(), StoreError> {
+        let (store, namespace) = (self.node.store().clone(), self.node.namespace().clone());
+        let Some(epoch) = crate::operator::epoch(&store, &namespace).await? else {
+            return Err(StoreError::not_applied("ledger", "this namespace is not there yet"));
+        };
+        self.entries = self.tasks.iter().map(|task| self.entry(epoch, task.clone())).collect();
+        self.places = self.entries.iter().enumerate().map(|(nth, entry)| (entry.key.clone(), nth)).collect();
+        let everything: Vec<usize> = (0..self.entries.len()).collect();
+        self.refresh(epoch, &everything).await?;
+        if let Gate::Node(life) = &mut self.gate {
+            let highest = self.entries.iter().map(|entry| entry.base.token.0).max().unwrap_or(0);
+            *life = Token(life.0.max(highest + 1));
+        }
+        self.take_over_from_other_roles().await?;
+        let now = self.wall();
+        self.agenda = everything.iter().map(|nth| Reverse((now, *nth))).collect();
+        for nth in everything {
+            self.reconcile(nth);
+        }
+        Ok(())
+    }
+
+    fn entry(&self, epoch: Epoch, task: Arc<Task>) -> Entry {
+        let name = task.settings.name.clone();
+        match self.gate.lead() {
+            Some(lead) => {
+                let key = Key::Named(epoch, Kind::Task, name);
+                Entry::new(task, key, Some(lead.role().clone()), None)
+            }
+            None => {
+                let node = self.node.name().clone();
+                let own = format!("{name}.{node}");
+                // A name that is too long for both is cut; the record says whose it is.
+                let own: String = own.chars().take(Name::MAX_LEN).collect();
+                let key = Key::Named(epoch, Kind::Task, Name::new(own).unwrap_or(name));
+                Entry::new(task, key, None, Some(node))
+            }
+        }
+    }
+
+    /// Reads some registers.
+    async fn refresh(&mut self, epoch: Epoch, which: &[usize]) -> Result<(), StoreError> {
+        let query = if which.len() <= BY_NAME {
+            Query {
+                keys: which.iter().map(|nth| self.entries[*nth].key.clone()).collect(),
+                kinds: Vec::new(),
+            }
+        } else {
+            Query { keys: Vec::new(), kinds: vec![(epoch, Kind::Task)] }
+        };
+        for found in self.node.store().read(self.node.namespace(), &query).await? {
+            let Some(nth) = self.places.get(&found.key).copied() else { continue };
+            let _ = self.take_in(nth, found.version, &found.value);
+        }
+        Ok(())
+    }
+
+    /// False if the register is not ours to write: then nothing of the task is run.
+    fn take_in(&mut self, nth: usize, version: Version, value: &Value) -> bool {
+        let entry = &mut self.entries[nth];
+        let fault = match value.parse::<Record>() {
+            Ok(record) if record.form > FORM => "it was written by a newer version".to_owned(),
+            Ok(record) if record.task != *entry.name() || record.node != entry.base.node => {
+                format!("it belongs to task {}; give this one another name", record.task)
+            }
+            Ok(record) => {
+                entry.take_in(version, record);
+                return true;
+            }
+            Err(error) => error.to_string(),
+        };
+        tracing::error!(register = %entry.key, fault, "this register cannot be used, so that its task is not run");
+        entry.edits.clear();
+        self.dirty.remove(&nth);
+        false
+    }
+
+    /// A task that moved here from a role with higher tokens: its register begins anew, with its past.
+    async fn take_over_from_other_roles(&mut self) -> Result<(), StoreError> {
+        let Some(lead) = self.gate.lead() else { return Ok(()) };
+        let (role, token) = (lead.role().clone(), lead.token());
+        for entry in &mut self.entries {
+            if entry.base.role.as_ref() == Some(&role) {
+                continue;
+            }
+            if entry.version.is_some() && entry.base.token > token {
+                let write = Write {
+                    key: entry.key.clone(),
+                    expect: entry.version,
+                    put: None,
+                    ring: false,
+                    witnessed: false,
+                };
+                let outcome = self.node.store().write(self.node.namespace(), &[write]).await?.pop();
+                if !matches!(outcome, Some(Outcome::Applied)) {
+                    return Err(StoreError::not_applied(
+                        "ledger",
+                        "the leader of another role runs this task",
+                    ));
+                }
+                entry.version = None;
+            }
+            (entry.base.role, entry.base.token) = (Some(role.clone()), Token(0));
+            for run in &mut entry.base.runs {
+                run.token = Token(0);
+            }
+        }
+        Ok(())
+    }
+
+    fn reconcile(&mut self, nth: usize) {
+        let (token, now, shadow) = (self.gate.token(), self.wall(), self.shadow);
+        let entry = &mut self.entries[nth];
+        entry.reconcile(token, now, shadow);
+        if !entry.edits.is_empty() {
+            self.dirty.insert(nth);
+        }
+    }
+
+    /// Whether there is something to enter or to read, and the store is to be asked now.
+    fn has_to_write(&self) -> bool {
+        let now = self.node.clock().now();
+        self.retry_at.is_none_or(|at| at <= now) && (!self.stale.is_empty() || !self.dirty.is_empty())
+    }
+
+    /// Waits for something to happen. Cancel-safe.
+    async fn wait(&mut self) {
+        let wake = self.wake();
+        let clock = self.node.clock().clone();
+        tokio::select! {
+            biased;
+            Some(ended) = self.runs.join_next(), if !self.runs.is_empty() => {
+                self.ended(ended.ok());
+                while let Some(ended) = self.runs.try_join_next() {
+                    self.ended(ended.ok());
+                }
+            }
+            Some(signal) = self.signals.next() => self.hear(&signal),
+            () = clock.sleep_until(wake) => self.come_due(),
+        }
+    }
+
+    /// When time alone asks for something.
+    fn wake(&self) -> Time {
+        let now = self.node.clock().now();
+        let due = self.agenda.peek().map_or(Wall(u64::MAX), |Reverse((at, _))| *at);
+        let wait = Duration::from_micros(due.0.saturating_sub(self.wall().0)).min(LONGEST_SLEEP);
+        now.after(wait).min(self.retry_at.unwrap_or(Time::NEVER))
+    }
+
+    fn come_due(&mut self) {
+        let now = self.wall();
+        while let Some(Reverse((at, nth))) = self.agenda.peek().copied() {
+            if at > now {
+                return;
+            }
+            self.agenda.pop();
+            let entry = &mut self.entries[nth];
+            let next = entry.come_due(now, self.shadow);
+            if !entry.edits.is_empty() {
+                self.dirty.insert(nth);
+            }
+            self.agenda.extend(next.map(|at| Reverse((at, nth))));
+        }
+    }
+
+    /// A hint is never the truth: what it is about is read.
+    fn hear(&mut self, signal: &Signal) {
+        match signal {
+            Signal::Changed(changed) => {
+                if let Some(nth) = self.places.get(&changed.key) {
+                    self.stale.insert(*nth);
+                }
+            }
+            Signal::Resync | Signal::Forgot => self.stale.extend(0..self.entries.len()),
+            Signal::Witnessed(_) => {}
+        }
+    }
+
+    /// Reads what others may have changed, and enters what is to be entered.
+    async fn keep_up(&mut self) {
+        self.retry_at = None;
+        if !self.gate.check() {
+            self.retry_at = Some(self.node.clock().now().after(self.pause()));
+            return;
+        }
+        // Thousands of ledgers at once take their time; nothing relies on how long.
+        let patience = if self.stale.len() > BY_NAME { 10 } else { 1 };
+        let limit = patience * self.node.timing().op_timeout;
+        let answer = tokio::time::timeout(limit, self.exchange()).await;
+        let failed = match answer {
+            Ok(Ok(())) => return,
+            Ok(Err(error)) => error.to_string(),
+            Err(_) => "no answer in time".to_owned(),
+        };
+        tracing::warn!(error = failed, "the ledger cannot be kept; nothing is started until it can");
+        self.retry_at = Some(self.node.clock().now().after(self.pause()));
+    }
+
+    async fn exchange(&mut self) -> Result<(), StoreError> {
+        if !self.stale.is_empty() {
+            let which: Vec<usize> = self.stale.iter().copied().collect();
+            let epoch = self.entries[which[0]].key.epoch();
+            self.refresh(epoch, &which).await?;
+            self.stale.clear();
+            which.into_iter().for_each(|nth| self.reconcile(nth));
+        }
+        let batch: Vec<usize> = self.dirty.iter().copied().take(MAX_BATCH).collect();
+        if batch.is_empty() {
+            return Ok(());
+        }
+        let (token, now, node) = (self.gate.token(), self.wall(), self.node.name().clone());
+        let by = Writer { token, node: &node, now };
+        let drafts: Vec<Draft> = batch.iter().map(|nth| self.entries[*nth].draft(by)).collect();
+        let writes: Vec<Write> =
+            batch.iter().zip(&drafts).map(|(nth, draft)| self.write(*nth, draft)).collect();
+        let versions: Vec<Version> = writes.iter().filter_map(|write| Some(write.put.as_ref()?.0)).collect();
+        let outcomes = self.node.store().write(self.node.namespace(), &writes).await?;
+        for (((nth, draft), version), outcome) in batch.into_iter().zip(drafts).zip(versions).zip(outcomes) {
+            self.settle(nth, draft, version, outcome);
+        }
+        Ok(())
+    }
+
+    fn write(&self, nth: usize, draft: &Draft) -> Write {
+        let entry = &self.entries[nth];
+        let token = self.gate.lead().map(|_| draft.record.token);
+        let put = (Version(crate::clock::nonce()), Value::of(&draft.record, token));
+        Write { key: entry.key.clone(), expect: entry.version, put: Some(put), ring: false, witnessed: false }
+    }
+
+    fn settle(&mut self, nth: usize, draft: Draft, version: Version, outcome: Outcome) {
+        let later = self.node.clock().now().after(self.pause());
+        let entry = &mut self.entries[nth];
+        match outcome {
+            Outcome::Applied => {
+                (entry.base, entry.version, entry.tries) = (draft.record, Some(version), 0);
+                entry.edits.clear();
+                self.dirty.remove(&nth);
+                self.carry_out(nth, draft.starts, &draft.passed, &draft.interrupted);
+                self.reconcile(nth);
+            }
+            Outcome::Conflict(found) => {
+                entry.tries += 1;
+                if entry.tries.is_multiple_of(TRIES) {
+                    self.retry_at = Some(later);
+                }
+                let usable = match found {
+                    Some(found) => self.take_in(nth, found.version, &found.value),
+                    None => {
+                        entry.version = None;
+                        true
+                    }
+                };
+                if !usable {
+                    return;
+                }
+                if self.entries[nth].base.token > self.gate.token() {
+                    // Somebody leads after us: there is nothing left to enter.
+                    self.entries[nth].edits.clear();
+                    self.dirty.remove(&nth);
+                } else {
+                    self.reconcile(nth);
+                }
+            }
+            Outcome::Failed(error) => {
+                let hopeless = error.retry() == Retry::Never;
+                tracing::warn!(task = %entry.name(), %error, hopeless, "the ledger of a task was not written");
+                if hopeless {
+                    entry.edits.clear();
+                    self.dirty.remove(&nth);
+                }
+                self.retry_at = Some(later);
+            }
+        }
+    }
+
+    /// What was entered is done, and told.
+    fn carry_out(
+        &mut self,
+        nth: usize,
+        starts: Vec<Cause>,
+        passed: &[crate::ledger::Passed],
+        interrupted: &[Wall],
+    ) {
+        let name = self.entries[nth].name().clone();
+        for tick in interrupted {
+            tracing::warn!(task = %name, tick = tick.0, "a run of a former leader was interrupted");
+        }
+        for row in passed {
+            let (from, to, count, state, why) = (row.from, row.to, row.count, row.state, row.why.clone());
+            self.counters.passed(&name, state, count);
+            self.node.tell(What::TaskPassed { task: name.clone(), from, to, count, state, why });
+        }
+        for cause in starts {
+            // The gate, once more: the acknowledgement may have come after the deadline.
+            if self.gate.check() {
+                self.start(nth, cause);
+            }
+        }
+    }
+
+    fn start(&mut self, nth: usize, cause: Cause) {
+        let entry = &mut self.entries[nth];
+        if entry.live.iter().any(|live| live.cause == cause) {
+            return;
+        }
+        let now = self.node.clock().wall();
+        let (task, token, stop) = (entry.task.clone(), self.gate.token(), CancellationToken::new());
+        let (name, late_ms) = (entry.name().clone(), entry.lateness(cause, now) / 1000);
+        self.counters.started(&name, entry.is_late(cause, now));
+        self.node.tell(What::TaskStarted { task: name.clone(), tick: cause.tick(), token, late_ms });
+        entry.live.push(Live { cause, stop: stop.clone() });
+        let lead = self.gate.lead().cloned();
+        let context =
+            RunContext { task: name, cause, attempt: 1, token, node: self.node.clone(), lead, stop };
+        self.runs.spawn(run::run(nth, task, context, self.gate.clone()));
+    }
+
+    fn ended(&mut self, finished: Option<Finished>) {
+        let Some(Finished { nth, cause, ending }) = finished else { return };
+        let token = self.gate.token();
+        let entry = &mut self.entries[nth];
+        entry.live.retain(|live| live.cause != cause);
+        let (task, state, took_ms) = (entry.name().clone(), ending.state, ending.took_ms);
+        self.counters.ended(&task, state, Duration::from_millis(took_ms));
+        let why = ending.why.clone();
+        self.node.tell(What::TaskEnded { task, tick: cause.tick(), token, state, took_ms, why });
+        entry.edits.push(Edit::End(cause, ending));
+        self.dirty.insert(nth);
+    }
+
+    /// No run begins any more; those that go on may finish until `kill`, and how they ended is entered.
+    async fn wind_down(&mut self, kill: impl Future<Output = ()>) {
+        let mut kill = std::pin::pin!(kill);
+        for entry in &mut self.entries {
+            entry.begin_nothing();
+            let at_once = entry.task.settings.on_stop == OnStop::Cancel;
+            entry.live.iter().filter(|_| at_once).for_each(|live| live.stop.cancel());
+        }
+        self.dirty.retain(|nth| !self.entries[*nth].edits.is_empty());
+        let mut killed = false;
+        while !self.runs.is_empty() {
+            tokio::select! {
+                biased;
+                Some(ended) = self.runs.join_next() => self.ended(ended.ok()),
+                () = &mut kill, if !killed => {
+                    killed = true;
+                    self.entries.iter().flat_map(|entry| &entry.live).for_each(|live| live.stop.cancel());
+                }
+            }
+        }
+        // As far as the store answers at once: nobody may wait for it with a lease that runs out.
+        while !self.dirty.is_empty() && self.gate.check() && self.retry_at.is_none() {
+            let limit = self.node.timing().stop_grace / 2;
+            if tokio::time::timeout(limit, self.keep_up_ending()).await.is_err() {
+                return;
+            }
+        }
+    }
+
+    /// As [`Self::keep_up`], without beginning anything: `reconcile` may have planned something anew.
+    async fn keep_up_ending(&mut self) {
+        self.keep_up().await;
+        self.entries.iter_mut().for_each(Entry::begin_nothing);
+        self.dirty.retain(|nth| !self.entries[*nth].edits.is_empty());
+    }
+
+    fn wall(&self) -> Wall {
+        self.node.clock().wall()
+    }
+
+    fn pause(&self) -> Duration {
+        self.node.timing().op_timeout / 2
+    }
+}

@@ -1,0 +1,173 @@
+//! Leader-only schedules that survive fail-over: cron and intervals, and a ledger of ticks in the store.
+//!
+//! ```
+//! # let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+//! # runtime.block_on(async {
+//! use std::time::Duration;
+//! use tenure::schedule::{OnStop, Schedule, Task, TaskSettings};
+//!
+//! let nightly = TaskSettings {
+//!     zone: "Europe/Vienna".to_owned(),
+//!     timeout: Some(Duration::from_secs(600)),
+//!     rerun: true,
+//!     ..TaskSettings::cron("nightly-report", "30 2 * * *")?
+//! };
+//! let often = TaskSettings { on_stop: OnStop::Cancel, ..TaskSettings::every("poll", Duration::from_millis(200))? };
+//! let schedule = Schedule::new()
+//!     .task(Task::new(nightly, |run| async move {
+//!         println!("report for {:?}, under token {}", run.tick(), run.token());
+//!         Ok::<(), std::io::Error>(())
+//!     })?)?
+//!     .task(Task::new(often, |_| async { Ok::<(), std::io::Error>(()) })?)?;
+//!
+//! let node = tenure::Node::connect("memory:schedule").name("web-1").start().await?;
+//! let leading = schedule.lead(node.stand("scheduler"));
+//! # let stop = async { tokio::time::sleep(Duration::from_millis(500)).await; node.stop().await; Ok(()) };
+//! # tokio::try_join!(leading, stop)?;
+//! # let poll = tenure::Name::new("poll")?;
+//! assert!(schedule.counters().of(&poll).unwrap().runs() > 0);
+//! # Ok::<(), Box<dyn std::error::Error>>(()) }).unwrap();
+//! ```
+//!
+//! **What is promised.** Whatever crashes, freezes or fails over: each tick is *started at most once*; a tick that nobody
+//! started is caught up, as far as the task's `catch-up` says, or recorded as missed; a run whose leader died midway is
+//! recorded as interrupted and, with `rerun`, run again under the next token. The gate is asked for every run: without
+//! leadership, or without the store, nothing starts. While nothing is due, nothing is read or written.
+//!
+//! Ticks are wall-clock times: a node whose clock is wrong runs them at the wrong time, but never twice.
+
+mod clerk;
+mod counters;
+mod entry;
+mod plan;
+mod run;
+mod settings;
+mod task;
+mod when;
+
+pub use counters::{Counters, Counts};
+pub use settings::{HttpSettings, OnStop, Overlap, Place, TaskSettings};
+pub use task::{Done, Failed, RunContext, Runner, Task};
+pub use when::When;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::StreamExt;
+
+use crate::node::CandidateBuilder;
+use crate::work::{Group, Mode, Restart, Scope, WorkError, Worker};
+use crate::{BadName, Error, Name, Node};
+use clerk::Clerk;
+
+/// Why a task cannot be.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum BadTask {
+    /// Its name is none.
+    #[error(transparent)]
+    Name(#[from] BadName),
+    /// The expression cannot be read.
+    #[error("cron = {text:?} cannot be read: {why}; write it like \"30 2 * * mon-fri\" or \"@hourly\"")]
+    Cron {
+        /// The expression.
+        text: String,
+        /// Why.
+        why: String,
+    },
+    /// There is no such time zone.
+    #[error("zone = {0:?} is no time zone; write it like \"Europe/Vienna\" or \"UTC\"")]
+    Zone(String),
+    /// The interval is too short or too long.
+    #[error("every = {0:?} is not possible: it must be between 100ms and a year")]
+    Every(Duration),
+    /// Two keys of which there must be one.
+    #[error("task {task} needs exactly one of {keys}")]
+    OneOf {
+        /// Which task.
+        task: Name,
+        /// Which keys.
+        keys: &'static str,
+    },
+    /// The ledger would be too long, or none.
+    #[error("history = {0} is not possible: it must be between 1 and 200")]
+    History(u32),
+    /// Two tasks of one name.
+    #[error("there are two tasks named {0}; give one of them another name")]
+    Twice(Name),
+}
+
+/// Tasks that belong together.
+#[derive(Debug, Clone, Default)]
+#[must_use = "a schedule runs with `lead(…)`"]
+pub struct Schedule {
+    tasks: Vec<Arc<Task>>,
+    counters: Counters,
+}
+
+impl Schedule {
+    /// A schedule without tasks: add some.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds a task.
+    ///
+    /// # Errors
+    /// If there is one of that name.
+    pub fn task(mut self, task: Task) -> Result<Self, BadTask> {
+        let name = &task.settings.name;
+        if self.counters.of(name).is_some() {
+            return Err(BadTask::Twice(name.clone()));
+        }
+        self.counters.know(name);
+        self.tasks.push(Arc::new(task));
+        Ok(self)
+    }
+
+    /// Campaigns, runs the leader's tasks while leading, gives up cleanly and campaigns again, until the node stops.
+    pub async fn lead(&self, stand: CandidateBuilder) -> Result<(), Error> {
+        Group::new().worker(self.worker()).lead(stand).await
+    }
+
+    /// The leader's tasks as a worker, for a [`Group`] that has others too.
+    pub fn worker(&self) -> Worker {
+        let (tasks, counters) = (self.of(Place::Leader), self.counters.clone());
+        let work = move |scope: Scope| {
+            let (tasks, counters) = (tasks.clone(), counters.clone());
+            async move {
+                let shadow = scope.mode() == Mode::Shadow;
+                let clerk = Clerk::of_leader(&scope, tasks, counters, shadow);
+                clerk.run(scope.stopping(), scope.killed()).await;
+                Ok::<(), WorkError>(())
+            }
+        };
+        Worker::new("schedule", work).restart(Restart::Never).self_stopping()
+    }
+
+    /// Runs the tasks of every node on this one, until the node stops. Each node has a ledger of its own.
+    pub async fn everywhere(&self, node: &Node) {
+        let tasks = self.of(Place::EveryNode);
+        let mut events = node.events();
+        let stopped = async move { while events.next().await.is_some() {} };
+        if tasks.is_empty() {
+            return stopped.await;
+        }
+        Clerk::of_node(node, tasks, self.counters.clone()).run(stopped, std::future::ready(())).await;
+    }
+
+    /// What this process counted.
+    #[must_use]
+    pub fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    /// Its tasks.
+    pub fn tasks(&self) -> impl Iterator<Item = &Task> {
+        self.tasks.iter().map(Arc::as_ref)
+    }
+
+    fn of(&self, place: Place) -> Vec<Arc<Task>> {
+        self.tasks.iter().filter(|task| task.settings.place == place).cloned().collect()
+    }
+}

@@ -1,0 +1,120 @@
+//! What has come due: pure, so that it can be checked without a clock.
+
+use std::collections::VecDeque;
+
+use super::task::{Task, micros};
+use crate::Wall;
+
+/// After a long time of nothing, ticks are counted in portions of so many.
+const PORTION: usize = 50_000;
+
+/// What has come due for a task.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(super) struct Due {
+    /// Too late: the first, the last, and how many.
+    pub(super) missed: Option<(Wall, Wall, u64)>,
+    /// Too late too, but to be run after all.
+    pub(super) caught_up: Vec<Wall>,
+    /// In time.
+    pub(super) fresh: Vec<Wall>,
+    /// When to look again: when the next tick starts.
+    pub(super) look_at: Option<Wall>,
+    /// The last tick that was looked at.
+    pub(super) upto: Option<Wall>,
+}
+
+/// Sorts the ticks after `after` that have come due by `now`.
+pub(super) fn due(task: &Task, after: Wall, now: Wall) -> Due {
+    let late = micros(task.settings.late);
+    let keep = usize::try_from(task.settings.catch_up).unwrap_or(usize::MAX);
+    let (mut due, mut catch_up) = (Due::default(), VecDeque::new());
+    let mut tick = task.when.next(after);
+    for _ in 0..PORTION {
+        let Some(at) = tick else { break };
+        let starts = at.0.saturating_add(task.delay(at));
+        if starts > now.0 {
+            break;
+        }
+        if now.0 > starts.saturating_add(late) {
+            catch_up.push_back(at);
+            if catch_up.len() > keep {
+                miss(&mut due, catch_up.pop_front());
+            }
+        } else {
+            due.fresh.push(at);
+        }
+        due.upto = Some(at);
+        tick = task.when.next(at);
+    }
+    let more = tick.is_some_and(|at| at.0.saturating_add(task.delay(at)) <= now.0);
+    // Newer ones are to come: these are not the newest.
+    while more && let Some(at) = catch_up.pop_front() {
+        miss(&mut due, Some(at));
+    }
+    due.look_at = tick.map(|at| Wall(at.0.saturating_add(task.delay(at))));
+    due.caught_up = catch_up.into();
+    due
+}
+
+fn miss(due: &mut Due, tick: Option<Wall>) {
+    let Some(tick) = tick else { return };
+    due.missed = Some(match due.missed {
+        Some((from, _, count)) => (from, tick, count + 1),
+        None => (tick, tick, 1),
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::schedule::TaskSettings;
+
+    fn task(change: impl FnOnce(&mut TaskSettings)) -> Task {
+        let mut settings = TaskSettings::every("t", Duration::from_secs(1)).unwrap();
+        change(&mut settings);
+        Task::new(settings, |_| async { Ok::<(), String>(()) }).unwrap()
+    }
+
+    fn seconds(ticks: &[Wall]) -> Vec<u64> {
+        ticks.iter().map(|tick| tick.0 / 1_000_000).collect()
+    }
+
+    #[test]
+    fn what_is_in_time_is_fresh_and_the_rest_is_caught_up_or_missed() {
+        let now = Wall(10_500_000);
+        let found = due(&task(|settings| settings.catch_up = 2), Wall(3_000_000), now);
+        assert_eq!(found.missed, Some((Wall(4_000_000), Wall(7_000_000), 4)));
+        assert_eq!(seconds(&found.caught_up), [8, 9]);
+        assert_eq!(seconds(&found.fresh), [10]);
+        assert_eq!((found.look_at, found.upto), (Some(Wall(11_000_000)), Some(Wall(10_000_000))));
+        let nothing = due(&task(|_| ()), Wall(10_000_000), now);
+        assert_eq!((nothing.upto, nothing.look_at), (None, Some(Wall(11_000_000))));
+    }
+
+    #[test]
+    fn without_catching_up_every_late_tick_is_missed() {
+        let found = due(&task(|settings| settings.catch_up = 0), Wall(0), Wall(5_000_000));
+        assert_eq!(found.missed, Some((Wall(1_000_000), Wall(3_000_000), 3)));
+        assert_eq!((found.caught_up.len(), seconds(&found.fresh)), (0, vec![4, 5]));
+    }
+
+    #[test]
+    fn jitter_delays_every_tick_by_less_than_itself_and_differs() {
+        let task = task(|settings| settings.jitter = Duration::from_millis(500));
+        let delays: std::collections::BTreeSet<u64> =
+            (1..100).map(|second| task.delay(Wall(second * 1_000_000))).collect();
+        assert!(delays.iter().all(|delay| *delay < 500_000) && delays.len() > 50);
+        let tick = Wall(7_000_000);
+        assert_eq!(due(&task, Wall(6_000_000), Wall(tick.0 + task.delay(tick) - 1)).fresh, []);
+        assert_eq!(due(&task, Wall(6_000_000), Wall(tick.0 + task.delay(tick))).fresh, [tick]);
+    }
+
+    #[test]
+    fn years_of_seconds_are_counted_in_portions() {
+        let found = due(&task(|_| ()), Wall(0), Wall(3_000_000_000_000));
+        assert_eq!((found.missed.unwrap().2, found.caught_up.len()), (50_000, 0));
+        assert_eq!(found.upto, Some(Wall(50_000_000_000)));
+    }
+}

@@ -1,0 +1,143 @@
+//! One run of a task: its attempts, its timeout, and how it is stopped.
+
+use std::panic::AssertUnwindSafe;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::FutureExt;
+use tokio::time::{Instant, sleep};
+
+use super::task::{Done, Failed, RunContext, Task};
+use crate::driver::panic_text;
+use crate::ledger::{Cause, Ending, RunState};
+use crate::{Lead, Token};
+
+/// The longest pause between two attempts.
+const LONGEST_PAUSE: Duration = Duration::from_secs(300);
+
+/// What allows runs at all.
+#[derive(Debug, Clone)]
+pub(super) enum Gate {
+    /// Leadership; runs stop so long before its deadline.
+    Lead(Lead, Duration),
+    /// A task of every node: this life of the process, numbered like a tenure.
+    Node(Token),
+}
+
+impl Gate {
+    /// Evaluated for every run.
+    pub(super) fn check(&self) -> bool {
+        match self {
+            Self::Lead(lead, _) => lead.check(),
+            Self::Node(_) => true,
+        }
+    }
+
+    pub(super) fn token(&self) -> Token {
+        match self {
+            Self::Lead(lead, _) => lead.token(),
+            Self::Node(life) => *life,
+        }
+    }
+
+    pub(super) fn lead(&self) -> Option<&Lead> {
+        match self {
+            Self::Lead(lead, _) => Some(lead),
+            Self::Node(_) => None,
+        }
+    }
+
+    async fn unsafe_soon(&self) {
+        match self {
+            Self::Lead(lead, slack) => lead.unsafe_soon(*slack).await,
+            Self::Node(_) => std::future::pending().await,
+        }
+    }
+}
+
+/// A run that ended.
+pub(super) struct Finished {
+    pub(super) nth: usize,
+    pub(super) cause: Cause,
+    pub(super) ending: Ending,
+}
+
+/// Runs a task until it has ended, whatever that takes. It has stopped when this returns.
+pub(super) async fn run(nth: usize, task: Arc<Task>, context: RunContext, gate: Gate) -> Finished {
+    let begun = Instant::now();
+    let cause = context.cause;
+    let mut tries = Tries { attempts: 0, last: None };
+    let stopped = {
+        let mut work = pin!(tries.go(&task, context.clone()));
+        let stopped = tokio::select! {
+            biased;
+            () = &mut work => None,
+            () = context.stop.cancelled() => Some((RunState::Cancelled, "the leader had to stop".to_owned())),
+            () = gate.unsafe_soon() => Some((RunState::Cancelled, "the lease ran out".to_owned())),
+            limit = over(task.settings.timeout) => {
+                Some((RunState::TimedOut, format!("it took longer than {}", humantime::format_duration(limit))))
+            }
+        };
+        context.stop.cancel();
+        if stopped.is_some() && task.runner.joins() {
+            work.await;
+        }
+        stopped
+    };
+    let took_ms = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX);
+    let (state, exit, why) = tries.verdict(stopped);
+    Finished { nth, cause, ending: Ending { state, took_ms, attempts: tries.attempts.max(1), exit, why } }
+}
+
+async fn over(limit: Option<Duration>) -> Duration {
+    match limit {
+        Some(limit) => sleep(limit).await,
+        None => std::future::pending().await,
+    }
+    limit.unwrap_or_default()
+}
+
+struct Tries {
+    attempts: u32,
+    last: Option<Result<Done, Failed>>,
+}
+
+impl Tries {
+    async fn go(&mut self, task: &Task, mut context: RunContext) {
+        loop {
+            self.attempts += 1;
+            context.attempt = self.attempts;
+            let attempt = AssertUnwindSafe(async { task.runner.run(context.clone()).await }).catch_unwind();
+            let outcome = attempt.await.unwrap_or_else(|panic| {
+                Err(Failed { why: format!("it panicked: {}", panic_text(&*panic)), ..Failed::default() })
+            });
+            let again = outcome.as_ref().is_err_and(|failed| !failed.hopeless)
+                && self.attempts <= task.settings.retries
+                && context.check();
+            self.last = Some(outcome);
+            if !again {
+                return;
+            }
+            let pause =
+                task.settings.backoff.saturating_mul(1 << (self.attempts - 1).min(16)).min(LONGEST_PAUSE);
+            tokio::select! {
+                () = sleep(pause) => {}
+                () = context.stop.cancelled() => return,
+            }
+        }
+    }
+
+    fn verdict(&self, stopped: Option<(RunState, String)>) -> (RunState, Option<i32>, String) {
+        let exit = match &self.last {
+            Some(Ok(done)) => done.exit,
+            Some(Err(failed)) => failed.exit,
+            None => None,
+        };
+        match (stopped, &self.last) {
+            (Some((state, why)), _) => (state, exit, why),
+            (None, Some(Err(failed))) => (RunState::Failed, exit, failed.why.clone()),
+            (None, _) => (RunState::Succeeded, exit, String::new()),
+        }
+    }
+}

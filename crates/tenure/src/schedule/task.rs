@@ -1,0 +1,228 @@
+//! A task: its settings, and what it runs.
+
+use std::fmt;
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::{BoxFuture, FutureExt};
+use tokio_util::sync::CancellationToken;
+
+use super::{BadTask, TaskSettings, When};
+use crate::ledger::Cause;
+use crate::{Lead, Name, Node, Token, Wall};
+
+/// What a run is given.
+#[derive(Debug, Clone)]
+pub struct RunContext {
+    pub(super) task: Name,
+    pub(super) cause: Cause,
+    pub(super) attempt: u32,
+    pub(super) token: Token,
+    pub(super) node: Node,
+    pub(super) lead: Option<Lead>,
+    pub(super) stop: CancellationToken,
+}
+
+impl RunContext {
+    /// Which task.
+    #[must_use]
+    pub fn task(&self) -> &Name {
+        &self.task
+    }
+
+    /// The tick that this run is for, or when an operator asked for it.
+    #[must_use]
+    pub fn tick(&self) -> Wall {
+        self.cause.tick()
+    }
+
+    /// How often this run was tried, this time included.
+    #[must_use]
+    pub fn attempt(&self) -> u32 {
+        self.attempt
+    }
+
+    /// The fencing token: let what you write carry it.
+    #[must_use]
+    pub fn token(&self) -> Token {
+        self.token
+    }
+
+    /// Proof of leadership; none if the task runs on every node.
+    #[must_use]
+    pub fn lead(&self) -> Option<&Lead> {
+        self.lead.as_ref()
+    }
+
+    /// The node that runs it.
+    #[must_use]
+    pub fn node(&self) -> &Node {
+        &self.node
+    }
+
+    /// Whether this run may still act; see [`Lead::check`].
+    #[must_use]
+    pub fn check(&self) -> bool {
+        !self.stop.is_cancelled() && self.lead.as_ref().is_none_or(Lead::check)
+    }
+
+    /// Waits until the run has to stop.
+    pub async fn stopping(&self) {
+        self.stop.cancelled().await;
+    }
+}
+
+/// A run that succeeded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Done {
+    /// The exit code or HTTP status, for the ledger.
+    pub exit: Option<i32>,
+}
+
+/// A run that failed.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Failed {
+    /// Why, for the ledger.
+    pub why: String,
+    /// The exit code or HTTP status.
+    pub exit: Option<i32>,
+    /// Trying again will not help.
+    pub hopeless: bool,
+}
+
+impl<E: fmt::Display> From<E> for Failed {
+    fn from(error: E) -> Self {
+        Self { why: error.to_string(), ..Self::default() }
+    }
+}
+
+/// What a task runs.
+pub trait Runner: Send + Sync + 'static {
+    /// One attempt.
+    fn run(&self, run: RunContext) -> BoxFuture<'static, Result<Done, Failed>>;
+
+    /// Whether a run must be waited for when it has to stop: it hears of that by [`RunContext::stopping`]. Otherwise it
+    /// is dropped.
+    fn joins(&self) -> bool {
+        false
+    }
+}
+
+struct Closure<F>(F);
+
+impl<F, Fut, E> Runner for Closure<F>
+where
+    F: Fn(RunContext) -> Fut + Send + Sync + 'static,
+    Fut: Future<Output = Result<(), E>> + Send + 'static,
+    E: fmt::Display,
+{
+    fn run(&self, run: RunContext) -> BoxFuture<'static, Result<Done, Failed>> {
+        let work = (self.0)(run);
+        async move { work.await.map(|()| Done::default()).map_err(Failed::from) }.boxed()
+    }
+}
+
+struct Blocking<F>(Arc<F>);
+
+impl<F, E> Runner for Blocking<F>
+where
+    F: Fn(&RunContext) -> Result<(), E> + Send + Sync + 'static,
+    E: fmt::Display,
+{
+    fn run(&self, run: RunContext) -> BoxFuture<'static, Result<Done, Failed>> {
+        let work = self.0.clone();
+        let done = move || work(&run).map(|()| Done::default()).map_err(Failed::from);
+        async move { tokio::task::spawn_blocking(done).await.unwrap_or_else(|error| Err(error.into())) }
+            .boxed()
+    }
+
+    fn joins(&self) -> bool {
+        true
+    }
+}
+
+/// A task of a schedule.
+#[derive(Clone)]
+pub struct Task {
+    pub(super) settings: TaskSettings,
+    pub(super) when: When,
+    pub(super) runner: Arc<dyn Runner>,
+}
+
+impl fmt::Debug for Task {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Task")
+            .field("name", &self.settings.name)
+            .field("when", &self.when)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Task {
+    /// A task that runs a future. It is dropped when its time is over.
+    ///
+    /// # Errors
+    /// If the settings cannot be.
+    pub fn new<F, Fut, E>(settings: TaskSettings, work: F) -> Result<Self, BadTask>
+    where
+        F: Fn(RunContext) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<(), E>> + Send + 'static,
+        E: fmt::Display + 'static,
+    {
+        Self::with_runner(settings, Arc::new(Closure(work)))
+    }
+
+    /// A task that blocks its thread. It has to look at [`RunContext::check`]: nobody can end it from outside, and the
+    /// role is not given up before it has returned.
+    ///
+    /// # Errors
+    /// If the settings cannot be.
+    pub fn blocking<F, E>(settings: TaskSettings, work: F) -> Result<Self, BadTask>
+    where
+        F: Fn(&RunContext) -> Result<(), E> + Send + Sync + 'static,
+        E: fmt::Display + 'static,
+    {
+        Self::with_runner(settings, Arc::new(Blocking(Arc::new(work))))
+    }
+
+    /// A task with a runner of your own.
+    ///
+    /// # Errors
+    /// If the settings cannot be.
+    pub fn with_runner(settings: TaskSettings, runner: Arc<dyn Runner>) -> Result<Self, BadTask> {
+        settings.check()?;
+        let when = settings.when()?;
+        Ok(Self { settings, when, runner })
+    }
+
+    /// Its settings.
+    #[must_use]
+    pub fn settings(&self) -> &TaskSettings {
+        &self.settings
+    }
+
+    /// When it runs.
+    #[must_use]
+    pub fn when(&self) -> &When {
+        &self.when
+    }
+
+    /// How much later than its time a tick is started: the same on every node, different for each task and tick.
+    pub(super) fn delay(&self, tick: Wall) -> u64 {
+        let jitter = micros(self.settings.jitter);
+        if jitter == 0 {
+            return 0;
+        }
+        // FNV-1a: spreads, and is the same on every node and in every version.
+        let bytes = self.settings.name.as_str().bytes().chain(tick.0.to_le_bytes());
+        let hash = bytes.fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+            (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+        });
+        (hash >> 11) % jitter
+    }
+}
+
+pub(super) fn micros(span: Duration) -> u64 {
+    u64::try_from(span.as_micros()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,269 @@
+//! The connection that listens, on a server that has nothing to listen to.
+//!
+//! It sleeps inside the server, in a statement that anybody can tell by its comment. Whoever has committed something that
+//! rings looks up the sleepers and interrupts them; they read what changed by the number of the bell, and sleep again.
+//!
+//! A ring that falls between reading and falling asleep wakes nobody. So whoever was woken sleeps shortly at first, then
+//! twice as long each time: there is such a gap only soon after a change, and what is lost in it is found at the end of a
+//! short sleep. (Reading and sleeping in one statement would leave no gap, and a snapshot open; in one text of two, an
+//! interruption between them makes the server keep the second answer for ever.)
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use mysql_async::prelude::Queryable;
+use mysql_async::{Conn, Error, Row};
+use tokio::sync::{Notify, watch};
+use tokio::time::timeout;
+
+use super::super::hub::Hub;
+use super::super::room::Backoff;
+use super::super::{Entry, Name, Signal, StoreError};
+use super::fault::{self, Fault};
+use super::link::{Link, no_answer};
+use super::rows;
+use super::session::{connect, sets, text_of};
+use super::settings::Settings;
+
+/// How long the first sleep lasts, and the longest. The server looks every few seconds whether the sleeper's client is
+/// still there.
+const NAP: Duration = Duration::from_millis(20);
+const SLEEP: Duration = Duration::from_secs(3600);
+
+/// So many changes at once are told one by one.
+const BACKLOG: usize = 1024;
+
+/// Whoever is asleep; the mark is put together here so that the question does not find itself.
+const SLEEPERS: &str = "SELECT ID FROM information_schema.PROCESSLIST WHERE INFO LIKE CONCAT('%/* tenure', ' ear */%') \
+    AND DB = DATABASE() AND USER = SUBSTRING_INDEX(USER(), '@', 1)";
+
+/// A sleeper that goes away between being found and being woken ends the text; the rest is found again.
+const ROUNDS: usize = 4;
+
+/// Wakes everybody who listens. What cannot be woken finds the change at its next beat.
+pub(super) async fn ring(conn: &mut Conn) -> Result<(), Fault> {
+    for _ in 0..ROUNDS {
+        let sleepers: Vec<u64> = conn.query(SLEEPERS).await?;
+        if sleepers.is_empty() {
+            return Ok(());
+        }
+        let wake: Vec<_> = sleepers.iter().map(|id| format!("KILL QUERY {id}")).collect();
+        match sets(conn, &wake.join("; ")).await {
+            Ok(_) => return Ok(()),
+            Err(failed) if fault::code(&failed.error).is_some() => {}
+            Err(failed) => return Err(failed.error.into()),
+        }
+    }
+    Ok(())
+}
+
+/// Whether changes are heard.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Hearing {
+    /// Not known yet, or being tried again.
+    Trying,
+    Works,
+    /// It failed, for now.
+    Failed(String),
+    /// Something stands between, and the server's connections are not ours.
+    Pooled,
+}
+
+/// The connection that listens, opened when somebody wants to hear.
+#[derive(Debug)]
+pub(super) struct Ears {
+    wanted: Arc<Wanted>,
+    hearing: watch::Receiver<Hearing>,
+}
+
+#[derive(Debug, Default)]
+struct Wanted(AtomicBool, Notify);
+
+impl Ears {
+    /// Ears, and what keeps them open until dropped.
+    pub(super) fn new(
+        settings: Arc<Settings>,
+        hub: Arc<Hub>,
+        link: Link,
+    ) -> (Self, impl Future<Output = ()> + Send) {
+        let wanted = Arc::new(Wanted::default());
+        let (sender, hearing) = watch::channel(Hearing::Trying);
+        let listener = Listener { settings, hub, link, hearing: sender };
+        let want = wanted.clone();
+        let listen = async move {
+            while !want.0.load(Ordering::Acquire) {
+                want.1.notified().await;
+            }
+            listener.listen().await;
+        };
+        (Self { wanted, hearing }, listen)
+    }
+
+    /// Somebody wants to hear.
+    pub(super) fn open(&self) {
+        if !self.wanted.0.swap(true, Ordering::AcqRel) {
+            self.wanted.1.notify_one();
+        }
+    }
+
+    /// Whether changes are heard, once that is known.
+    pub(super) async fn hearing(&self) -> Hearing {
+        self.open();
+        let mut hearing = self.hearing.clone();
+        let known = hearing.wait_for(|hearing| *hearing != Hearing::Trying).await;
+        known.map_or(Hearing::Trying, |hearing| hearing.clone())
+    }
+}
+
+struct Listener {
+    settings: Arc<Settings>,
+    hub: Arc<Hub>,
+    link: Link,
+    hearing: watch::Sender<Hearing>,
+}
+
+impl Listener {
+    async fn listen(self) {
+        let (mut backoff, mut seen) = (Backoff::default(), None);
+        loop {
+            match timeout(self.settings.timeout, self.open()).await {
+                Ok(Ok(Some((conn, rung)))) => {
+                    backoff = Backoff::default();
+                    if seen.is_some_and(|seen| rung < seen) {
+                        // An older state was restored.
+                        self.hub.send_all(&Signal::Forgot);
+                    }
+                    let seen = seen.insert(rung);
+                    self.hearing.send_replace(Hearing::Works);
+                    // Whatever happened before is not known.
+                    self.hub.send_all(&Signal::Resync);
+                    tokio::select! {
+                        _ = self.hear(conn, seen) => {}
+                        () = self.link.lost() => {}
+                    }
+                    self.hearing.send_replace(Hearing::Trying);
+                }
+                Ok(Ok(None)) => drop(self.hearing.send_replace(Hearing::Pooled)),
+                Ok(Err(error)) => drop(self.hearing.send_replace(Hearing::Failed(error.to_string()))),
+                Err(_) => {
+                    let error = no_answer(&self.settings).to_string();
+                    self.hearing.send_replace(Hearing::Failed(error));
+                }
+            }
+            self.link.suspect();
+            backoff.wait().await;
+        }
+    }
+
+    /// The connection, and the number of the last ring; none if something stands between.
+    async fn open(&self) -> Result<Option<(Conn, u64)>, StoreError> {
+        if !self.link.session().await?.direct {
+            return Ok(None);
+        }
+        let (mut conn, server) = connect(&self.settings, None).await?;
+        let failed = |error| fault::connecting(&self.settings.place, &error);
+        let rung = conn.query_first("SELECT seq FROM tenure_bell").await.map_err(failed)?;
+        Ok(server.direct.then_some((conn, rung.unwrap_or_default())))
+    }
+
+    /// Tells what changes, until the connection ends.
+    async fn hear(&self, mut conn: Conn, seen: &mut u64) -> Result<(), Error> {
+        let mut nap = NAP;
+        loop {
+            match self.look(&mut conn, *seen).await {
+                Ok(rung) if rung == *seen => {
+                    let woken = sleep(&mut conn, nap).await?;
+                    nap = if woken { NAP } else { SLEEP.min(2 * nap) };
+                }
+                Ok(rung) => *seen = rung,
+                // Woken although awake.
+                Err(error) if is_wake(&error) => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Tells what changed since, and gives the number of the last ring.
+    async fn look(&self, conn: &mut Conn, seen: u64) -> Result<u64, Error> {
+        let rows: Vec<Row> = conn.query(changes(seen)).await?;
+        let mut changes: Vec<_> = rows.iter().filter_map(Change::read).collect();
+        changes.sort_by_key(|change: &Change| change.seq);
+        let rung = changes.iter().find(|change| matches!(change.what, What::Bell)).map(|bell| bell.seq);
+        let Some(rung) = rung.filter(|rung| *rung >= seen) else {
+            // It was set back: an older state was restored.
+            self.hub.send_all(&Signal::Forgot);
+            return Ok(rung.unwrap_or_default());
+        };
+        self.tell(changes);
+        Ok(rung)
+    }
+
+    fn tell(&self, changes: Vec<Change>) {
+        if changes.len() > BACKLOG {
+            return self.hub.send_all(&Signal::Resync);
+        }
+        for change in changes {
+            match change.what {
+                What::Bell => {}
+                What::Deleted(namespace) => self.hub.send(&namespace, &Signal::Resync),
+                What::Changed(namespace, entry) => self.hub.send(&namespace, &Signal::Changed(entry)),
+            }
+        }
+    }
+}
+
+/// Sleeps inside the server, reading no table, so that neither a snapshot nor a lock is held. Tells whether it was woken:
+/// MariaDB says so by an error, MySQL by a 1.
+async fn sleep(conn: &mut Conn, nap: Duration) -> Result<bool, Error> {
+    let statement = format!("SELECT /* tenure ear */ SLEEP({})", nap.as_secs_f64());
+    match conn.query_first::<u8, _>(statement).await {
+        Ok(woken) => Ok(woken == Some(1)),
+        Err(error) if is_wake(&error) => Ok(true),
+        Err(error) => Err(error),
+    }
+}
+
+fn is_wake(error: &Error) -> bool {
+    fault::code(error) == Some(fault::INTERRUPTED)
+}
+
+/// What rang after that number, and the number of the last ring, in one statement and so of one moment.
+fn changes(seen: u64) -> String {
+    format!(
+        "(SELECT seq, NULL AS namespace, NULL AS epoch, NULL AS kind, NULL AS name, NULL AS version, NULL AS token, \
+            NULL AS value FROM tenure_bell) UNION ALL \
+         (SELECT seq, namespace, NULL, NULL, NULL, NULL, NULL, NULL FROM tenure_deletions WHERE seq > {seen}) UNION ALL \
+         (SELECT seq, namespace, epoch, kind, name, version, token, value FROM tenure_registers WHERE seq > {seen} \
+            ORDER BY seq LIMIT {})",
+        BACKLOG + 1
+    )
+}
+
+struct Change {
+    seq: u64,
+    what: What,
+}
+
+enum What {
+    Bell,
+    Deleted(Name),
+    Changed(Name, Entry),
+}
+
+impl Change {
+    fn read(row: &Row) -> Option<Self> {
+        let seq = text_of(row, 0)?.parse().ok()?;
+        let what = match text_of(row, 1) {
+            None => What::Bell,
+            Some(namespace) => {
+                let namespace = Name::new(namespace).ok()?;
+                match rows::entry_at(row, 2) {
+                    Some(entry) => What::Changed(namespace, entry),
+                    None => What::Deleted(namespace),
+                }
+            }
+        };
+        Some(Self { seq, what })
+    }
+}

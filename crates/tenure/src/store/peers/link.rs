@@ -1,0 +1,153 @@
+//! The way to one other member: connects, and connects again; sends what it is given.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use protobuf::Message as _;
+use raft::eraftpb::{Message, MessageType};
+use tenure_core::Entropy;
+use tokio::sync::mpsc;
+use tokio::time::{sleep, timeout};
+
+use super::super::hub::lock;
+use super::super::{Retry, StoreError};
+use super::STORE;
+use super::channel::{self, Closed, Ear, Mouth, PATIENCE};
+use super::codec::{Blob, Wire};
+use super::frame::{Frame, Hello, Papers, Welcome};
+use super::member::Input;
+use super::shared::Shared;
+use crate::clock::KernelEntropy;
+
+/// How long to wait after so many failures in a row, with jitter. Elections wait for this: it is short.
+fn backoff(failures: u32) -> Duration {
+    let base = Duration::from_millis(20 << failures.min(4));
+    base + base * u32::try_from(KernelEntropy.nonce() % 1000).unwrap_or(0) / 1000
+}
+
+/// Sends what comes, until nobody can send any more.
+pub(super) async fn run(
+    shared: Weak<Shared>,
+    id: u64,
+    address: String,
+    mut messages: mpsc::Receiver<Message>,
+    up: Arc<AtomicBool>,
+) {
+    let mut failures = 0;
+    while let Some(first) = messages.recv().await {
+        let Some(strong) = shared.upgrade() else { return };
+        match greet(&strong, id, &address).await {
+            Ok((mut mouth, ear)) => {
+                failures = 0;
+                strong.set_trouble(None);
+                up.store(true, Ordering::Relaxed);
+                drop(strong);
+                let over = tokio::spawn(until_closed(ear));
+                send_all(&shared, &mut mouth, first, &mut messages, over).await;
+                up.store(false, Ordering::Relaxed);
+            }
+            Err(error) => {
+                report_snapshot(&strong, &first, false);
+                tracing::debug!(member = %address, "{error}");
+                if error.retry() == Retry::Never {
+                    strong.set_trouble(Some((error.message().to_owned(), true)));
+                }
+                failures += 1;
+                drop(strong);
+                sleep(backoff(failures)).await;
+                // What waited meanwhile is out of date.
+                while let Ok(message) = messages.try_recv() {
+                    if let Some(shared) = shared.upgrade() {
+                        report_snapshot(&shared, &message, false);
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Connects, shows papers, and looks at the other's.
+async fn greet(shared: &Shared, id: u64, address: &str) -> Result<(Mouth, Ear), StoreError> {
+    let papers = lock(&shared.identity).as_ref().map(super::identity::Identity::papers);
+    let hello = Hello { cluster: shared.settings.cluster.to_string(), member: papers, wanted: Some(id) };
+    let (mouth, ear, welcome) = introduce(address, &shared.settings.secret, hello).await?;
+    let other = welcome.member.unwrap_or(Papers { id: 0, disk: 0, address: address.to_owned() });
+    if other.id != id {
+        return Err(unreachable(address, "another member is there, or none yet"));
+    }
+    shared.admit(&other)?;
+    Ok((mouth, ear))
+}
+
+/// Connects and introduces itself; gives what the other said of itself.
+pub(super) async fn introduce(
+    address: &str,
+    secret: &[u8; 32],
+    hello: Hello,
+) -> Result<(Mouth, Ear, Welcome), StoreError> {
+    let refused = |error: Closed| {
+        let failed = unreachable(address, &error.to_string());
+        if error.is_permanent() { failed.permanent() } else { failed }
+    };
+    let (mut mouth, mut ear) = channel::connect(address, secret).await.map_err(refused)?;
+    mouth.say(&Frame::Hello(hello)).await.map_err(refused)?;
+    match timeout(PATIENCE, ear.hear()).await {
+        Ok(Ok(Frame::Welcome(welcome))) => Ok((mouth, ear, welcome)),
+        Ok(Ok(Frame::Refused(why))) => Err(why),
+        Ok(Ok(_)) => Err(refused(Closed::Garbled)),
+        Ok(Err(error)) => Err(refused(error)),
+        Err(_) => Err(refused(Closed::Silent)),
+    }
+}
+
+fn unreachable(address: &str, why: &str) -> StoreError {
+    StoreError::not_applied(STORE, format!("{address} cannot be reached: {why}"))
+}
+
+/// Nothing comes this way but the end.
+async fn until_closed(mut ear: Ear) {
+    while ear.hear().await.is_ok() {}
+}
+
+async fn send_all(
+    shared: &Weak<Shared>,
+    mouth: &mut Mouth,
+    first: Message,
+    messages: &mut mpsc::Receiver<Message>,
+    mut over: tokio::task::JoinHandle<()>,
+) {
+    let mut next = Some(first);
+    while let Some(message) = next.take() {
+        let sent = put(mouth, &message).await;
+        if let Some(shared) = shared.upgrade() {
+            report_snapshot(&shared, &message, sent.is_ok());
+        }
+        if sent.is_err() {
+            break;
+        }
+        next = messages.try_recv().ok();
+        if next.is_none() {
+            if mouth.flush().await.is_err() {
+                break;
+            }
+            next = tokio::select! {
+                _ = &mut over => break,
+                message = messages.recv() => message,
+            };
+        }
+    }
+    over.abort();
+}
+
+async fn put(mouth: &mut Mouth, message: &Message) -> Result<(), Closed> {
+    let bytes = message.write_to_bytes().map_err(|_| Closed::Garbled)?;
+    mouth.put(&Frame::Raft(Blob(bytes)).to_bytes()).await
+}
+
+/// The library waits to hear what became of a snapshot.
+fn report_snapshot(shared: &Shared, message: &Message, sent: bool) {
+    if message.get_msg_type() == MessageType::MsgSnapshot {
+        shared.input(Input::Sent(message.to, sent));
+    }
+}

@@ -1,0 +1,224 @@
+//! Where a member listens: other members, and clients.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use protobuf::Message as _;
+use raft::eraftpb::Message;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{Semaphore, mpsc, oneshot};
+use tokio::time::{sleep, timeout};
+
+use super::super::hub::lock;
+use super::super::{Fate, StoreError};
+use super::STORE;
+use super::channel::{self, Closed, Ear, Mouth, PATIENCE};
+use super::codec::Wire;
+use super::frame::{Answer, Ask, Frame, Hello, Papers, Welcome};
+use super::identity::{Identity, lost_disk};
+use super::member::Input;
+use super::settings::refuse;
+use super::shared::{BACKLOG, Client, Shared};
+
+/// So many connections at once.
+const CONNECTIONS: usize = 4096;
+/// So many strangers at once that have not proven who they are.
+const STRANGERS: usize = 64;
+/// So many requests of one client at once; then it is not listened to.
+const REQUESTS: usize = 256;
+/// When so much waits for the member, nobody is listened to.
+const INPUTS: usize = 20_000;
+/// The longest that a client may want to wait.
+const LONGEST_WAIT: Duration = Duration::from_secs(60);
+
+/// Listens until the runtime ends.
+pub(super) async fn run(listener: TcpListener, shared: Arc<Shared>) {
+    let (connections, strangers) =
+        (Arc::new(Semaphore::new(CONNECTIONS)), Arc::new(Semaphore::new(STRANGERS)));
+    loop {
+        let Ok((stream, _)) = listener.accept().await else {
+            // Out of descriptors: others may give some back.
+            sleep(Duration::from_millis(50)).await;
+            continue;
+        };
+        let (Ok(place), Ok(stranger)) =
+            (connections.clone().try_acquire_owned(), strangers.clone().try_acquire_owned())
+        else {
+            continue;
+        };
+        let shared = shared.clone();
+        tokio::spawn(async move {
+            let greeted = greet(stream, &shared).await;
+            drop(stranger);
+            let ended = match greeted {
+                Ok((_, ear, Some(papers))) => listen_to_member(ear, &papers, &shared).await,
+                Ok((mouth, ear, None)) => serve_client(mouth, ear, shared).await,
+                Err(error) => Err(error),
+            };
+            if let Err(error) = ended {
+                tracing::trace!("a connection ended: {error}");
+            }
+            drop(place);
+        });
+    }
+}
+
+/// Finds out who connected. Whoever is not let in is told why, if he knows the secret.
+async fn greet(stream: TcpStream, shared: &Shared) -> Result<(Mouth, Ear, Option<Papers>), Closed> {
+    let (mut mouth, mut ear) = channel::accept(stream, &shared.settings.secret).await?;
+    let Ok(Ok(Frame::Hello(hello))) = timeout(PATIENCE, ear.hear()).await else { return Err(Closed::Silent) };
+    match check(&hello, shared) {
+        Ok(welcome) => {
+            mouth.say(&Frame::Welcome(welcome)).await?;
+            Ok((mouth, ear, hello.member))
+        }
+        Err(why) => {
+            mouth.say(&Frame::Refused(why)).await?;
+            Err(Closed::Stranger)
+        }
+    }
+}
+
+fn check(hello: &Hello, shared: &Shared) -> Result<Welcome, StoreError> {
+    let cluster = shared.settings.cluster.as_str();
+    if hello.cluster != cluster {
+        return Err(refuse(&format!(
+            "this is a member of cluster {cluster:?}, not of {:?}: look at the addresses, or at cluster=NAME",
+            hello.cluster
+        )));
+    }
+    let own = lock(&shared.identity).as_ref().map(Identity::papers);
+    if let Some(papers) = &hello.member {
+        let id = own.as_ref().map(|own| own.id);
+        if hello.wanted != id {
+            return Err(StoreError::not_applied(STORE, "another member is here now, or none yet"));
+        }
+        shared.admit(papers)?;
+    }
+    Ok(Welcome { member: own })
+}
+
+/// Hands the messages of a member to the thread.
+async fn listen_to_member(mut ear: Ear, papers: &Papers, shared: &Shared) -> Result<(), Closed> {
+    loop {
+        let Frame::Raft(bytes) = ear.hear().await? else { return Err(Closed::Garbled) };
+        let message = Message::parse_from_bytes(&bytes.0).map_err(|_| Closed::Garbled)?;
+        if message.from != papers.id || raft::raw_node::is_local_msg(message.get_msg_type()) {
+            return Err(Closed::Garbled);
+        }
+        hand_in(shared, Input::Raft(Box::new(message))).await?;
+    }
+}
+
+/// Gives the thread an input, once it is not flooded.
+async fn hand_in(shared: &Shared, input: Input) -> Result<(), Closed> {
+    while shared.waiting.load(Ordering::Relaxed) > INPUTS {
+        sleep(Duration::from_millis(5)).await;
+    }
+    if shared.input(input) { Ok(()) } else { Err(Closed::Silent) }
+}
+
+/// Answers a client, and tells it of changes.
+async fn serve_client(mouth: Mouth, mut ear: Ear, shared: Arc<Shared>) -> Result<(), Closed> {
+    let (outbox, frames) = mpsc::channel(BACKLOG);
+    let missed = Arc::new(AtomicBool::new(false));
+    shared.add_client(Client { outbox: outbox.clone(), missed: missed.clone() });
+    let writer = tokio::spawn(write_all(mouth, frames, missed));
+    let ended = answer_all(&mut ear, &outbox, &shared).await;
+    writer.abort();
+    ended
+}
+
+async fn answer_all(
+    ear: &mut Ear,
+    outbox: &mpsc::Sender<Arc<[u8]>>,
+    shared: &Arc<Shared>,
+) -> Result<(), Closed> {
+    let requests = Arc::new(Semaphore::new(REQUESTS));
+    loop {
+        match ear.hear().await? {
+            Frame::Ping => say(outbox, &Frame::Pong).await?,
+            Frame::Ask(number, within, ask) => {
+                let Ok(turn) = requests.clone().acquire_owned().await else { return Err(Closed::Silent) };
+                let (outbox, shared) = (outbox.clone(), shared.clone());
+                tokio::spawn(async move {
+                    let answer = answer(&shared, ask, Duration::from_millis(within)).await;
+                    let answer = for_a_client(answer, &shared);
+                    let _ = say(&outbox, &Frame::Answer(number, answer)).await;
+                    drop(turn);
+                });
+            }
+            _ => return Err(Closed::Garbled),
+        }
+    }
+}
+
+/// What is wrong with this member need not be wrong with the next one that the client asks.
+fn for_a_client(answer: Answer, shared: &Shared) -> Answer {
+    match answer {
+        Answer::Failed(error) if shared.trouble().is_some() && error.fate() == Fate::NotApplied => {
+            Answer::Failed(StoreError::not_applied(STORE, error.message()))
+        }
+        answer => answer,
+    }
+}
+
+async fn say(outbox: &mpsc::Sender<Arc<[u8]>>, frame: &Frame) -> Result<(), Closed> {
+    outbox.send(frame.to_bytes().into()).await.map_err(|_| Closed::Silent)
+}
+
+async fn write_all(mut mouth: Mouth, mut frames: mpsc::Receiver<Arc<[u8]>>, missed: Arc<AtomicBool>) {
+    while let Some(frame) = frames.recv().await {
+        if mouth.put(&frame).await.is_err() {
+            return;
+        }
+        if frames.is_empty() {
+            let late = missed.swap(false, Ordering::AcqRel);
+            if (late && mouth.put(&Frame::Resync.to_bytes()).await.is_err()) || mouth.flush().await.is_err() {
+                return;
+            }
+        }
+    }
+}
+
+/// Has the thread answer, or says why it does not.
+pub(super) async fn answer(shared: &Shared, ask: Ask, within: Duration) -> Answer {
+    if let Ask::Roll(address, list) = &ask {
+        return roll(shared, address, list);
+    }
+    let (reply, answer) = oneshot::channel();
+    let is_write = matches!(ask, Ask::Write(..) | Ask::Add(_) | Ask::Remove(_));
+    let deadline = Instant::now() + within.min(LONGEST_WAIT);
+    if hand_in(shared, Input::Ask(ask, deadline, reply)).await.is_err() {
+        return Answer::Failed(StoreError::not_applied(STORE, "this member is closed"));
+    }
+    // The thread answers everything, unless it ends in between.
+    answer.await.unwrap_or_else(|_| {
+        let why = shared.trouble().map_or_else(|| "this member was closed".to_owned(), |(why, _)| why);
+        Answer::Failed(if is_write {
+            StoreError::unknown(STORE, why)
+        } else {
+            StoreError::not_applied(STORE, why)
+        })
+    })
+}
+
+/// Whether somebody with an empty disk may start.
+fn roll(shared: &Shared, address: &str, _: &[String]) -> Answer {
+    let identity = lock(&shared.identity);
+    let Some(identity) = identity.as_ref() else { return Answer::Fresh(shared.settings.list.clone()) };
+    let roster = shared.roster();
+    if roster.seats.is_empty() {
+        return Answer::Failed(StoreError::not_applied(
+            STORE,
+            "this member is being sent the log: wait for it",
+        ));
+    }
+    let id = roster.seats.iter().find(|seat| seat.address == address).map(|seat| seat.id);
+    let seen = id.is_some_and(|id| identity.has_seen(id));
+    if seen {
+        tracing::debug!("{}", lost_disk(address));
+    }
+    Answer::Known(roster, id, seen)
+}

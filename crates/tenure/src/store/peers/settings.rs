@@ -1,0 +1,265 @@
+//! What a URL of peers says.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::net::ToSocketAddrs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use snow::params::HashChoice;
+use snow::resolvers::{CryptoResolver, DefaultResolver};
+
+use super::super::{Name, StoreError};
+use super::STORE;
+
+/// A secret shorter than this can be guessed from one recorded greeting.
+const SHORTEST_SECRET: usize = 16;
+
+const EXAMPLE: &str = "peers://10.0.0.1:7600,10.0.0.2:7600,10.0.0.3:7600?secret-file=PATH";
+
+/// What a URL of peers says.
+#[derive(Clone)]
+pub(super) struct Settings {
+    /// Every member, as `HOST:PORT`, sorted.
+    pub(super) list: Vec<String>,
+    /// Which of them this process is; none: a client.
+    pub(super) me: Option<String>,
+    /// Where this member listens, if that is not its address.
+    pub(super) listen: Option<String>,
+    /// What the group is called: groups of different names never talk to each other.
+    pub(super) cluster: Name,
+    /// Where this member keeps its log.
+    pub(super) dir: Option<PathBuf>,
+    /// The hash of the secret.
+    pub(super) secret: [u8; 32],
+    /// How long an operation may take before its outcome is called unknown.
+    pub(super) timeout: Duration,
+    /// How long a member waits for its Raft leader before it stands itself; up to twice as long, by lot.
+    pub(super) election: Duration,
+}
+
+impl Settings {
+    /// Reads a URL, and the secret that it names.
+    pub(super) fn parse(url: &str) -> Result<Self, StoreError> {
+        let rest = url.strip_prefix("peers://").ok_or_else(|| bad(""))?;
+        let (hosts, query) = rest.split_once('?').unwrap_or((rest, ""));
+        let mut given = parameters(query)?;
+        let mut take = |name: &str| given.remove(name);
+        let member = flag("member", take("member").as_deref(), true)?;
+        let me = take("me").map(|me| address("me", &me)).transpose()?;
+        let settings = Self {
+            list: list(hosts.trim_end_matches('/'))?,
+            listen: take("listen").map(|listen| address("listen", &listen)).transpose()?,
+            cluster: cluster(take("cluster").as_deref())?,
+            dir: take("dir").map(PathBuf::from),
+            secret: secret(take("secret-file"))?,
+            timeout: span("timeout", take("timeout"), Duration::from_secs(3))?,
+            election: span("election", take("election"), Duration::from_millis(400))?,
+            me: me.filter(|_| member),
+        };
+        if let Some(unknown) = given.keys().next() {
+            return Err(bad(&format!(
+                ": {unknown:?} is not a parameter; there are me, member, secret-file, dir, cluster, listen, timeout \
+                 and election"
+            )));
+        }
+        Ok(settings)
+    }
+
+    /// Where this member keeps its log: what was named, or a folder of the user's state directory.
+    pub(super) fn place(&self, me: &str) -> Result<PathBuf, StoreError> {
+        if let Some(dir) = &self.dir {
+            return Ok(dir.clone());
+        }
+        let absolute = |name| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+        let state =
+            absolute("XDG_STATE_HOME").or_else(|| absolute("HOME").map(|home| home.join(".local/state")));
+        let folder = format!("{}-{}", self.cluster, me.replace([':', '[', ']'], "_"));
+        state.map(|state| state.join("tenure/peers").join(folder)).ok_or_else(|| {
+            refuse(
+                "neither XDG_STATE_HOME nor HOME names a directory: say where to keep the log, with dir=PATH",
+            )
+        })
+    }
+}
+
+/// The address of every member. One host name that stands for several machines is replaced by their addresses.
+fn list(hosts: &str) -> Result<Vec<String>, StoreError> {
+    let mut list: Vec<String> =
+        hosts.split(',').map(|host| address("a member", host)).collect::<Result<_, _>>()?;
+    if let [only] = &list[..]
+        && let Ok(found) = only.to_socket_addrs()
+        && let found = found.map(|found| found.to_string()).collect::<Vec<_>>()
+        && found.len() > 1
+        && !only.starts_with("localhost:")
+    {
+        list = found;
+    }
+    list.sort();
+    list.dedup();
+    Ok(list)
+}
+
+fn address(what: &str, text: &str) -> Result<String, StoreError> {
+    let port =
+        text.rsplit_once(':').filter(|(host, _)| !host.is_empty()).map(|(_, port)| port.parse::<u16>());
+    match port {
+        Some(Ok(port)) if port > 0 && !text.contains(['/', '@', ' ']) => Ok(text.to_owned()),
+        _ => Err(bad(&format!(": {what} is not HOST:PORT"))),
+    }
+}
+
+fn parameters(query: &str) -> Result<BTreeMap<String, String>, StoreError> {
+    let pair = |part: &str| part.split_once('=').map(|(name, value)| (name.to_owned(), decoded(value)));
+    let parts = query.split('&').filter(|part| !part.is_empty());
+    parts.map(pair).collect::<Option<_>>().ok_or_else(|| bad(": parameters are NAME=VALUE, joined by &"))
+}
+
+/// `%2F` and the like, as they occur in paths.
+fn decoded(text: &str) -> String {
+    let mut parts = text.split('%');
+    let mut bytes = parts.next().unwrap_or_default().as_bytes().to_vec();
+    for part in parts {
+        match part.get(..2).and_then(|hex| u8::from_str_radix(hex, 16).ok()) {
+            Some(byte) => {
+                bytes.push(byte);
+                bytes.extend_from_slice(&part.as_bytes()[2..]);
+            }
+            None => {
+                bytes.push(b'%');
+                bytes.extend_from_slice(part.as_bytes());
+            }
+        }
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+fn cluster(given: Option<&str>) -> Result<Name, StoreError> {
+    Name::new(given.unwrap_or("tenure")).map_err(|error| bad(&format!(": cluster: {error}")))
+}
+
+fn flag(name: &str, given: Option<&str>, default: bool) -> Result<bool, StoreError> {
+    match given {
+        None => Ok(default),
+        Some("true") => Ok(true),
+        Some("false") => Ok(false),
+        Some(_) => Err(bad(&format!(": {name} is true or false"))),
+    }
+}
+
+fn span(name: &str, given: Option<String>, default: Duration) -> Result<Duration, StoreError> {
+    let Some(text) = given else { return Ok(default) };
+    match humantime::parse_duration(&text) {
+        Ok(span) if (Duration::from_millis(50)..=Duration::from_secs(60)).contains(&span) => Ok(span),
+        _ => Err(bad(&format!(": {name} is a time from 50ms to 60s"))),
+    }
+}
+
+fn secret(file: Option<String>) -> Result<[u8; 32], StoreError> {
+    let file = file.ok_or_else(|| {
+        refuse(
+            "the members of a group share a secret: put one in a file, as `head -c 32 /dev/urandom | base64` makes \
+             one, and name it with secret-file=PATH",
+        )
+    })?;
+    read_secret(Path::new(&file))
+}
+
+fn read_secret(file: &Path) -> Result<[u8; 32], StoreError> {
+    let shown = file.display();
+    let text = std::fs::read(file).map_err(|error| {
+        refuse(&format!("the secret in {shown} cannot be read: {error}")).caused_by(error)
+    })?;
+    let secret = text.trim_ascii();
+    if secret.len() < SHORTEST_SECRET {
+        return Err(refuse(&format!(
+            "the secret in {shown} has {} bytes, and at least {SHORTEST_SECRET} are needed: make one with \
+             `head -c 32 /dev/urandom | base64`",
+            secret.len()
+        )));
+    }
+    Ok(hash(&[b"tenure peers 1 secret", secret]))
+}
+
+/// BLAKE2s of some parts, each with its length.
+pub(super) fn hash(parts: &[&[u8]]) -> [u8; 32] {
+    let mut hash = DefaultResolver.resolve_hash(&HashChoice::Blake2s).expect("it is compiled in");
+    for part in parts {
+        hash.input(&(part.len() as u64).to_le_bytes());
+        hash.input(part);
+    }
+    let mut found = [0; 32];
+    hash.result(&mut found);
+    found
+}
+
+fn bad(why: &str) -> StoreError {
+    refuse(&format!("this is not a URL of peers, such as {EXAMPLE}{why}"))
+}
+
+pub(super) fn refuse(message: &str) -> StoreError {
+    StoreError::not_applied(STORE, message).permanent()
+}
+
+impl fmt::Debug for Settings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Settings")
+            .field("list", &self.list)
+            .field("me", &self.me)
+            .field("cluster", &self.cluster)
+            .field("dir", &self.dir)
+            .finish_non_exhaustive()
+    }
+}
+
+impl fmt::Display for Settings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "peers://{}", self.list.join(","))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn with_secret(text: &str) -> (tempfile::TempDir, String) {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("secret");
+        std::fs::write(&file, text).unwrap();
+        let parameter = format!("secret-file={}", file.display());
+        (dir, parameter)
+    }
+
+    #[test]
+    fn a_url_says_who_is_who() {
+        let (_dir, secret) = with_secret("correct horse battery staple\n");
+        let url = format!("peers://b:2,a:1,b:2?{secret}&me=a:1&cluster=x&timeout=2s&dir=%2Ftmp%2Fx");
+        let settings = Settings::parse(&url).unwrap();
+        assert_eq!(settings.list, ["a:1", "b:2"]);
+        assert_eq!(settings.me.as_deref(), Some("a:1"));
+        assert_eq!(settings.timeout, Duration::from_secs(2));
+        assert_eq!(settings.dir.as_deref(), Some(Path::new("/tmp/x")));
+        assert!(Settings::parse(&format!("{url}&member=false")).unwrap().me.is_none());
+        assert_eq!(settings.to_string(), "peers://a:1,b:2");
+        assert!(!format!("{settings:?}").contains("horse"));
+    }
+
+    #[test]
+    fn what_is_wrong_is_told_with_what_to_do() {
+        let (_dir, secret) = with_secret("correct horse battery staple");
+        let (_short, short) = with_secret("guess me");
+        for (url, part) in [
+            ("peers:a".to_owned(), "not a URL of peers"),
+            ("peers://a:1".to_owned(), "secret-file"),
+            (format!("peers://a:1?{short}"), "at least 16"),
+            ("peers://a:1?secret-file=/nowhere/at/all".to_owned(), "cannot be read"),
+            (format!("peers://a?{secret}"), "HOST:PORT"),
+            (format!("peers://a:1?{secret}&me=b"), "me is not HOST:PORT"),
+            (format!("peers://a:1?{secret}&color=red"), "color"),
+            (format!("peers://a:1?{secret}&timeout=1h"), "50ms to 60s"),
+        ] {
+            let error = Settings::parse(&url).unwrap_err();
+            assert!(error.to_string().contains(part), "{url}: {error}");
+        }
+    }
+}

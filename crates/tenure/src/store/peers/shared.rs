@@ -1,0 +1,230 @@
+//! What the thread of a member and its network have in common.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, mpsc as blocking};
+
+use raft::eraftpb::Message;
+use tokio::runtime::Handle;
+use tokio::sync::mpsc;
+
+use super::super::hub::{Hub, lock};
+use super::super::{Name, Signal, StoreError};
+use super::codec::Wire;
+use super::frame::{Frame, Papers, Roster};
+use super::identity::Identity;
+use super::link;
+use super::member::{Input, shown};
+use super::{STORE, Settings};
+
+/// So many messages may wait for one member; what is lost is sent again.
+const OUTBOX: usize = 4096;
+/// So many frames may wait for one client; a client that is further behind has to look at everything anyway.
+pub(super) const BACKLOG: usize = 1024;
+
+/// What the thread of a member and its network have in common.
+#[derive(Debug)]
+pub(super) struct Shared {
+    pub(super) settings: Settings,
+    /// Empty until this member has started for the first time.
+    pub(super) identity: Mutex<Option<Identity>>,
+    pub(super) hub: Arc<Hub>,
+    pub(super) runtime: Handle,
+    inputs: blocking::Sender<Input>,
+    /// How many inputs wait.
+    pub(super) waiting: AtomicUsize,
+    roster: Mutex<Roster>,
+    /// Why this member cannot work, for people.
+    trouble: Mutex<Option<(String, bool)>>,
+    links: Mutex<HashMap<u64, Link>>,
+    /// Where members said that they are, which are in no roster that we have yet.
+    heard_of: Mutex<HashMap<u64, String>>,
+    clients: Mutex<Vec<Client>>,
+    /// For tests: those to whom nothing is sent.
+    cut: Mutex<BTreeSet<String>>,
+}
+
+/// The way to one other member.
+#[derive(Debug)]
+struct Link {
+    address: String,
+    outbox: mpsc::Sender<Message>,
+    up: Arc<AtomicBool>,
+}
+
+/// A connection that is told of changes.
+#[derive(Debug)]
+pub(super) struct Client {
+    pub(super) outbox: mpsc::Sender<Arc<[u8]>>,
+    /// Something did not fit: it is to be told so.
+    pub(super) missed: Arc<AtomicBool>,
+}
+
+impl Shared {
+    pub(super) fn new(
+        settings: Settings,
+        hub: Arc<Hub>,
+        runtime: Handle,
+        inputs: blocking::Sender<Input>,
+    ) -> Self {
+        Self {
+            settings,
+            identity: Mutex::default(),
+            hub,
+            runtime,
+            inputs,
+            waiting: AtomicUsize::new(0),
+            roster: Mutex::default(),
+            trouble: Mutex::default(),
+            links: Mutex::default(),
+            heard_of: Mutex::default(),
+            clients: Mutex::default(),
+            cut: Mutex::default(),
+        }
+    }
+
+    /// Tells the thread something; false if it has ended.
+    pub(super) fn input(&self, input: Input) -> bool {
+        self.waiting.fetch_add(1, Ordering::Relaxed);
+        self.inputs.send(input).is_ok()
+    }
+
+    /// The thread took an input.
+    pub(super) fn taken(&self) {
+        self.waiting.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// Sends a message to another member; false if there is no way to it now.
+    pub(super) fn send(self: &Arc<Self>, message: &Message) -> bool {
+        let Some(address) = self.address(message.to) else { return false };
+        if lock(&self.cut).contains(&address) {
+            return false;
+        }
+        let mut links = lock(&self.links);
+        if links.get(&message.to).is_none_or(|link| link.address != address) {
+            links.insert(message.to, self.start_link(message.to, address));
+        }
+        links.get(&message.to).is_some_and(|link| link.outbox.try_send(message.clone()).is_ok())
+    }
+
+    fn start_link(self: &Arc<Self>, id: u64, address: String) -> Link {
+        let (outbox, messages) = mpsc::channel(OUTBOX);
+        let up = Arc::new(AtomicBool::new(false));
+        let weak = Arc::downgrade(self);
+        self.runtime.spawn(link::run(weak, id, address.clone(), messages, up.clone()));
+        Link { address, outbox, up }
+    }
+
+    /// Where a member is.
+    fn address(&self, id: u64) -> Option<String> {
+        let known =
+            lock(&self.roster).seats.iter().find(|seat| seat.id == id).map(|seat| seat.address.clone());
+        known.or_else(|| lock(&self.heard_of).get(&id).cloned())
+    }
+
+    /// Whether there is a connection to that member.
+    pub(super) fn is_connected(&self, id: u64) -> bool {
+        lock(&self.links).get(&id).is_some_and(|link| link.up.load(Ordering::Relaxed))
+    }
+
+    /// Checks the papers of a member that connected, or was connected to. It is listened to only after this.
+    pub(super) fn admit(&self, papers: &Papers) -> Result<(), StoreError> {
+        let roster = lock(&self.roster);
+        if !roster.seats.is_empty() && !roster.seats.iter().any(|seat| seat.id == papers.id) {
+            let message = format!(
+                "{} is not a member of this group, or not any more: `tenure peers add {}` makes it one",
+                papers.address, papers.address
+            );
+            return Err(StoreError::not_applied(STORE, message));
+        }
+        drop(roster);
+        let mut identity = lock(&self.identity);
+        let own = identity.as_mut();
+        own.ok_or_else(|| StoreError::not_applied(STORE, "this member has not started yet"))?.note(papers)?;
+        lock(&self.heard_of).insert(papers.id, papers.address.clone());
+        Ok(())
+    }
+
+    /// Tells every watch and every client of a change.
+    pub(super) fn signal(&self, namespace: &Name, signal: &Signal) {
+        self.hub.send(namespace, signal);
+        self.tell_clients(|| Frame::Changed(namespace.clone(), shown(signal)));
+    }
+
+    /// Tells every watch and every client to look at everything again.
+    pub(super) fn resync(&self) {
+        self.hub.send_all(&Signal::Resync);
+        self.tell_clients(|| Frame::Resync);
+    }
+
+    fn tell_clients(&self, frame: impl FnOnce() -> Frame) {
+        let mut clients = lock(&self.clients);
+        clients.retain(|client| !client.outbox.is_closed());
+        if clients.is_empty() {
+            return;
+        }
+        let frame: Arc<[u8]> = frame().to_bytes().into();
+        for client in clients.iter() {
+            if client.outbox.try_send(frame.clone()).is_err() {
+                client.missed.store(true, Ordering::Release);
+            }
+        }
+    }
+
+    pub(super) fn add_client(&self, client: Client) {
+        lock(&self.clients).push(client);
+    }
+
+    pub(super) fn set_roster(&self, roster: Roster) {
+        lock(&self.links)
+            .retain(|id, _| roster.seats.is_empty() || roster.seats.iter().any(|seat| seat.id == *id));
+        *lock(&self.roster) = roster;
+    }
+
+    pub(super) fn set_leader(&self, leader: u64) {
+        lock(&self.roster).leader = leader;
+    }
+
+    pub(super) fn roster(&self) -> Roster {
+        lock(&self.roster).clone()
+    }
+
+    /// Why this member cannot work, and whether a person has to do something.
+    pub(super) fn set_trouble(&self, trouble: Option<(String, bool)>) {
+        let mut current = lock(&self.trouble);
+        if *current != trouble
+            && let Some((why, _)) = &trouble
+        {
+            tracing::warn!(member = self.settings.me.as_deref(), "{why}");
+        }
+        *current = trouble;
+    }
+
+    pub(super) fn trouble(&self) -> Option<(String, bool)> {
+        lock(&self.trouble).clone()
+    }
+
+    /// Why a request was not carried out in time.
+    pub(super) fn why_not(&self, led: bool) -> String {
+        match self.trouble() {
+            Some((why, _)) => why,
+            None if led => {
+                "the Raft leader did not answer in time: the members are overloaded or being cut off".into()
+            }
+            None => {
+                "no majority of the members can be reached: start them, or look at the network between them"
+                    .into()
+            }
+        }
+    }
+
+    /// For tests: whether anything is sent to that member.
+    pub(super) fn cut(&self, address: &str, cut: bool) {
+        let mut cuts = lock(&self.cut);
+        if cut {
+            cuts.insert(address.to_owned())
+        } else {
+            cuts.remove(address)
+        };
+    }
+}

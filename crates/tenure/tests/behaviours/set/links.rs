@@ -1,0 +1,88 @@
+//! Links that deliver late, one way only, or without the bell.
+
+use tenure::Settings;
+use tenure::store::Kind;
+use tenure_core::record::{Role, SessionState};
+use tenure_testkit::proxy::{Flow, Way};
+
+use crate::rig::Rig;
+use crate::world::{TTL, World, soon, until};
+
+/// The late `EXPIRE` of Sovereign prolonged its successor's lease. Here a renewal waits in the network until another
+/// leads, and then arrives.
+pub(crate) async fn a_late_renewal_touches_no_successor<R: Rig>() {
+    let world = World::<R>::of(3).await;
+    let first = world.leader().await;
+    world.known_to_all(first.token).await;
+    world.set_link(first.nth, Way::Up, Flow::Hold);
+    until("a renewal waits", || world.is_waiting(first.nth, Way::Up)).await;
+    let next = world.leader_after(first.token).await;
+    let (before, state) = world.session_register(first.session).await.expect("it is kept");
+    assert_ne!(state, SessionState::Live);
+    world.set_link(first.nth, Way::Up, Flow::Pass);
+    world.known_to(&[first.nth], next.token).await;
+    let (after, _) = world.session_register(first.session).await.expect("it is kept");
+    assert_eq!(after.version, before.version, "over is final");
+    let (_, role) = world.role().await;
+    assert!(role.token >= next.token && role.holder.is_none_or(|holder| holder.session != first.session));
+    world.judge();
+}
+
+/// The claim is carried out, and its answer waits for longer than the lease: it never grants anything. What is in the name of
+/// a session that is over is claimed anew.
+pub(crate) async fn a_late_claim_is_no_grant<R: Rig>() {
+    let rig = std::sync::Arc::new(R::start().await);
+    let settings = Settings { ttl: Some(TTL), ..Settings::default() };
+    let mut world = World::<R>::empty(rig, "default", settings);
+    let only = world.join("only", false).await;
+    until("it has looked around", || world.members[only].tap.asked().beats >= 4).await;
+    // Not on the link: there a claim could wait behind another question whose answer is held.
+    world.members[only].tap.set(Way::Down, Flow::Hold);
+    world.members[only].candidate.set_eligible(true);
+    let claimed = async {
+        loop {
+            let found = world.registers(Kind::Role).await;
+            if let Some(role) = found.first() {
+                break role.value.parse::<Role>().expect("a role").token;
+            }
+        }
+    };
+    let late = soon("the claim is carried out", claimed).await;
+    tokio::time::sleep(2 * TTL).await;
+    assert_eq!(world.judge().stints, [], "nobody leads on what it does not know");
+    world.members[only].tap.set(Way::Down, Flow::Pass);
+    world.leader_after(late).await;
+    assert!(world.judge().stints.iter().all(|stint| stint.token > late.0));
+}
+
+/// A leader that is heard but hears nothing is as good as silent, and so is one that hears and is not heard.
+pub(crate) async fn silence_one_way_is_silence<R: Rig>() {
+    let world = World::<R>::of(3).await;
+    for way in [Way::Down, Way::Up] {
+        let first = world.leader().await;
+        world.known_to_all(first.token).await;
+        world.set_link(first.nth, way, Flow::Lose);
+        let next = world.leader_after(first.token).await;
+        assert_ne!(next.nth, first.nth);
+        world.heal(first.nth);
+        world.known_to(&[first.nth], next.token).await;
+    }
+    world.judge();
+}
+
+/// Every notification is lost: what was given up is found at the next beats, long before any lease is over.
+pub(crate) async fn without_the_bell_a_role_is_handed_over_all_the_same<R: Rig>() {
+    let world = World::<R>::of(2).await;
+    world.members.iter().for_each(|member| member.tap.set_deaf(true));
+    for _ in 0..3 {
+        let first = world.leader().await;
+        world.known_to_all(first.token).await;
+        let before = world.members[1 - first.nth].tap.asked().beats;
+        world.members[first.nth].candidate.resign();
+        world.leader_after(first.token).await;
+        let beats = world.members[1 - first.nth].tap.asked().beats - before;
+        // Two or three; the rest is for a machine that is slow today.
+        assert!(beats <= 20, "{beats} beats without a leader");
+    }
+    world.judge();
+}

@@ -1,0 +1,104 @@
+//! Servers that die, throw nodes out, or are reached over bad links.
+
+use std::time::Duration;
+
+use tenure::Token;
+use tenure_testkit::proxy::{Proxy, Way};
+
+use crate::rig::Rig;
+use crate::world::{TTL, World, until};
+
+fn proxies<R: Rig>(world: &World<R>) -> impl Iterator<Item = &Proxy> {
+    world.members.iter().filter_map(|member| member.proxy.as_ref())
+}
+
+/// What was acknowledged is still there: tokens go on.
+pub(crate) async fn a_server_that_is_killed_and_comes_back<R: Rig>() {
+    let world = World::<R>::of(3).await;
+    for _ in 0..2 {
+        let first = world.leader().await;
+        world.rig.restart();
+        let next = world.leader().await;
+        assert!(next.token >= first.token);
+        world.known_to_all(next.token).await;
+    }
+    world.judge();
+}
+
+/// Backends killed with instant reconnection: the leader goes on or gives up, and there are never two.
+pub(crate) async fn connections_killed_again_and_again<R: Rig>() {
+    let world = World::<R>::of(3).await;
+    let mut last = Token(0);
+    for _ in 0..8 {
+        let led = world.leader().await;
+        assert!(led.token >= last);
+        last = led.token;
+        world.rig.kill_clients().await;
+        tokio::time::sleep(TTL / 5).await;
+    }
+    world.leader().await;
+    world.judge();
+}
+
+/// Half an answer is no answer.
+pub(crate) async fn replies_cut_in_the_middle<R: Rig>() {
+    let world = World::<R>::of(2).await;
+    for bytes in [0, 1, 9, 70, 300, 1000] {
+        let before: Vec<u64> = proxies(&world).map(Proxy::accepted).collect();
+        proxies(&world).for_each(|proxy| proxy.cut_after(Way::Down, bytes));
+        let came_back = || proxies(&world).zip(&before).all(|(proxy, before)| proxy.accepted() > *before);
+        until("the links are cut, and opened again", came_back).await;
+        world.leader().await;
+    }
+    world.judge();
+}
+
+/// Bytes come late, unevenly and one after the other.
+pub(crate) async fn a_slow_and_narrow_link<R: Rig>() {
+    let world = World::<R>::of(2).await;
+    let first = world.leader().await;
+    for proxy in proxies(&world) {
+        for way in [Way::Up, Way::Down] {
+            proxy.delay(way, Duration::from_millis(3), Duration::from_millis(6));
+            proxy.throttle(way, 500_000);
+        }
+    }
+    tokio::time::sleep(2 * TTL).await;
+    let led = world.leader().await;
+    world.members[led.nth].candidate.resign();
+    let next = world.leader_after(led.token).await;
+    assert!(next.token > first.token);
+    world.judge();
+}
+
+/// The password is changed while a leader leads: it stops in time, nobody is told the password, and all is well when it is
+/// taken again.
+pub(crate) async fn credentials_that_are_refused_later<R: Rig>() {
+    let world = World::<R>::of(2).await;
+    let first = world.leader().await;
+    world.rig.lock_out(true).await;
+    until("the leader gives up", || world.leading().is_empty()).await;
+    let before = world.judge().stints;
+    tokio::time::sleep(TTL).await;
+    assert_eq!(world.judge().stints, before, "nobody led meanwhile");
+    world.rig.lock_out(false).await;
+    world.leader_after(first.token).await;
+    let secret = |what: &tenure::event::What| format!("{what:?}").contains("hunter2");
+    assert!(!world.members.iter().any(|member| member.told(secret)));
+    world.judge();
+}
+
+/// Nobody listens any more, and what was open is reset: for the leader alone.
+pub(crate) async fn a_link_that_is_refused_and_reset<R: Rig>() {
+    let world = World::<R>::of(3).await;
+    let first = world.leader().await;
+    world.known_to_all(first.token).await;
+    let link = world.members[first.nth].proxy.as_ref().expect("a link");
+    link.refuse(true);
+    link.reset();
+    let next = world.leader_after(first.token).await;
+    assert_ne!(next.nth, first.nth);
+    link.heal();
+    world.known_to(&[first.nth], next.token).await;
+    world.judge();
+}

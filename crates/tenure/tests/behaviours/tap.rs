@@ -1,0 +1,195 @@
+//! A tap on a node's store: what it asks is counted and written down, and where there is no server, and so no link, the
+//! way between node and store can be cut here.
+
+use std::fmt;
+use std::os::fd::OwnedFd;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use async_trait::async_trait;
+use futures_util::StreamExt;
+use futures_util::stream::BoxStream;
+use tenure::Takeover;
+use tenure::store::{
+    Description, Entry, Key, Kind, Name, Outcome, Query, SessionId, SharedStore, Signal, Store, StoreError,
+    Value, Witness, Write,
+};
+use tenure_testkit::proxy::{Flow, Way};
+use tokio::sync::watch;
+
+/// What was asked so far.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Asked {
+    pub(crate) operations: u64,
+    /// Registers read or written.
+    pub(crate) rows: u64,
+    /// Writes of a session: beats, for a node that is left in peace.
+    pub(crate) beats: u64,
+    /// Writes of roles that name a holder.
+    pub(crate) claims: u64,
+}
+
+/// A store with a tap on it.
+#[derive(Debug)]
+pub(crate) struct Tap {
+    inner: SharedStore,
+    gates: [watch::Sender<Flow>; 2],
+    waiting: [AtomicU64; 2],
+    deaf: AtomicBool,
+    asked: Mutex<Asked>,
+    written: Mutex<Vec<(Key, Option<Value>)>>,
+}
+
+impl Tap {
+    pub(crate) fn on(inner: SharedStore) -> Self {
+        Self {
+            inner,
+            gates: std::array::from_fn(|_| watch::Sender::new(Flow::Pass)),
+            waiting: Default::default(),
+            deaf: AtomicBool::new(false),
+            asked: Mutex::default(),
+            written: Mutex::default(),
+        }
+    }
+
+    /// Requests (up) or answers (down) arrive, wait or vanish.
+    pub(crate) fn set(&self, way: Way, flow: Flow) {
+        self.gates[way as usize].send_replace(flow);
+    }
+
+    /// How many requests or answers wait.
+    pub(crate) fn waiting(&self, way: Way) -> u64 {
+        self.waiting[way as usize].load(Ordering::SeqCst)
+    }
+
+    /// Whether the bell is never heard.
+    pub(crate) fn set_deaf(&self, deaf: bool) {
+        self.deaf.store(deaf, Ordering::SeqCst);
+    }
+
+    pub(crate) fn asked(&self) -> Asked {
+        *self.asked.lock().expect("no panic with it")
+    }
+
+    /// What was written on that register, whether it came to anything or not.
+    pub(crate) fn written_on(&self, key: &Key) -> Vec<Option<Value>> {
+        let written = self.written.lock().expect("no panic with it");
+        written.iter().filter(|(found, _)| found == key).map(|(_, value)| value.clone()).collect()
+    }
+
+    async fn gate(&self, way: Way) {
+        let mut gate = self.gates[way as usize].subscribe();
+        self.waiting[way as usize].fetch_add(1, Ordering::SeqCst);
+        let _ = gate.wait_for(|flow| *flow != Flow::Hold).await;
+        self.waiting[way as usize].fetch_sub(1, Ordering::SeqCst);
+        if *gate.borrow() == Flow::Lose {
+            std::future::pending::<()>().await;
+        }
+    }
+
+    fn note_read(&self, rows: usize) {
+        let mut asked = self.asked.lock().expect("no panic with it");
+        asked.operations += 1;
+        asked.rows += rows as u64;
+    }
+
+    fn note_writes(&self, writes: &[Write]) {
+        let mut asked = self.asked.lock().expect("no panic with it");
+        asked.operations += 1;
+        asked.rows += writes.len() as u64;
+        for write in writes {
+            let value = write.put.as_ref().map(|(_, value)| value);
+            let claims = value.is_some_and(|value| value.json.contains("\"holder\""));
+            asked.beats += u64::from(write.key.kind() == Kind::Session);
+            asked.claims += u64::from(write.key.kind() == Kind::Role && claims);
+        }
+        drop(asked);
+        let mut written = self.written.lock().expect("no panic with it");
+        written.extend(
+            writes
+                .iter()
+                .map(|write| (write.key.clone(), write.put.as_ref().map(|(_, value)| value.clone()))),
+        );
+    }
+}
+
+/// What was sent is on its way, whether its sender still waits or not; so it runs by itself.
+#[derive(Debug)]
+pub(crate) struct Tapped(pub(crate) std::sync::Arc<Tap>);
+
+impl fmt::Display for Tapped {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.inner.fmt(f)
+    }
+}
+
+#[async_trait]
+#[deny(clippy::missing_trait_methods)]
+impl Store for Tapped {
+    async fn read(&self, namespace: &Name, query: &Query) -> Result<Vec<Entry>, StoreError> {
+        let (tap, namespace, query) = (self.0.clone(), namespace.clone(), query.clone());
+        let sent = async move {
+            tap.gate(Way::Up).await;
+            let found = tap.inner.read(&namespace, &query).await;
+            tap.note_read(found.as_ref().map_or(0, Vec::len));
+            tap.gate(Way::Down).await;
+            found
+        };
+        tokio::spawn(sent).await.expect("the store does not panic")
+    }
+
+    async fn write(&self, namespace: &Name, writes: &[Write]) -> Result<Vec<Outcome>, StoreError> {
+        let (tap, namespace, writes) = (self.0.clone(), namespace.clone(), writes.to_vec());
+        let sent = async move {
+            tap.note_writes(&writes);
+            tap.gate(Way::Up).await;
+            let outcomes = tap.inner.write(&namespace, &writes).await;
+            tap.gate(Way::Down).await;
+            outcomes
+        };
+        tokio::spawn(sent).await.expect("the store does not panic")
+    }
+
+    fn watch(&self, namespace: &Name) -> BoxStream<'static, Signal> {
+        let tap = self.0.clone();
+        let heard = self.0.inner.watch(namespace).filter(move |signal| {
+            let rings = matches!(signal, Signal::Changed(_) | Signal::Resync);
+            let cut = *tap.gates[Way::Down as usize].borrow() != Flow::Pass;
+            std::future::ready(!(rings && (cut || tap.deaf.load(Ordering::SeqCst))))
+        });
+        heard.boxed()
+    }
+
+    async fn attest(
+        &self,
+        namespace: &Name,
+        session: SessionId,
+        takeover: Takeover,
+    ) -> Result<Option<Witness>, StoreError> {
+        self.0.inner.attest(namespace, session, takeover).await
+    }
+
+    fn release(&self, namespace: &Name, session: SessionId) {
+        self.0.inner.release(namespace, session);
+    }
+
+    fn attend(&self, namespace: &Name, session: SessionId, witness: &str, takeover: Takeover) {
+        self.0.inner.attend(namespace, session, witness, takeover);
+    }
+
+    fn ignore(&self, namespace: &Name, session: SessionId) {
+        self.0.inner.ignore(namespace, session);
+    }
+
+    fn witness_fd(&self, namespace: &Name, session: SessionId) -> Option<OwnedFd> {
+        self.0.inner.witness_fd(namespace, session)
+    }
+
+    async fn describe(&self) -> Result<Description, StoreError> {
+        self.0.inner.describe().await
+    }
+
+    async fn close(&self) {
+        self.0.inner.close().await;
+    }
+}

@@ -1,0 +1,94 @@
+//! What the tests of fences share: leaders of different ages, and clients of databases that can be fenced.
+#![allow(dead_code, unreachable_pub)]
+
+pub mod clauses;
+pub mod mysql;
+pub mod postgres;
+
+use std::time::{Duration, Instant};
+
+use tenure::fence::{Cause, Fence};
+use tenure::testing::Memory;
+use tenure::{Node, Tenure, Token};
+
+/// Long enough for anything that happens at all.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A tenure that does not end while a test runs.
+pub const LONG: Duration = Duration::from_secs(60);
+
+pub async fn soon<T>(future: impl Future<Output = T>) -> T {
+    tokio::time::timeout(PATIENCE, future).await.expect("it happens in time")
+}
+
+/// Asks until the answer is yes.
+pub async fn until(mut ask: impl AsyncFnMut() -> bool) {
+    let begun = Instant::now();
+    while !ask().await {
+        assert!(begun.elapsed() < PATIENCE, "it does not happen");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
+/// Somebody who leads, as far as it knows.
+pub struct Leader {
+    pub tenure: Tenure,
+    pub node: Node,
+}
+
+/// A leader with that token. Each has an election of its own: a former leader that was held up, and knows nothing of the
+/// later one, is just like this.
+pub async fn leader(role: &str, token: u64, ttl: Duration) -> Leader {
+    let store = Memory::new();
+    let node = tenure::testing::on(&store).name("n").ttl(ttl).start().await.expect("it starts");
+    let candidate = node.candidate(role).await.expect("it stands");
+    loop {
+        let tenure = soon(candidate.elected()).await.expect("it is elected");
+        if tenure.token() == Token(token) {
+            return Leader { tenure, node };
+        }
+        drop(tenure);
+    }
+}
+
+/// A connection to a database with the table `tenure_fence` and a table `ledger(line)`.
+pub trait Client: Sized {
+    type Tx<'a>: Fence
+    where
+        Self: 'a;
+    /// Every isolation level worth a test.
+    const LEVELS: &'static [&'static str];
+    async fn connect(url: &str) -> Self;
+    /// Runs a statement outside a transaction.
+    async fn run(&mut self, sql: &str) -> Result<(), Cause>;
+    /// The first column of the first row, as a number.
+    async fn number(&mut self, sql: &str) -> i64;
+    async fn begin(&mut self) -> Self::Tx<'_>;
+    async fn commit(tx: Self::Tx<'_>) -> Result<(), Cause>;
+    async fn rollback(tx: Self::Tx<'_>);
+    /// Makes the next transactions of this connection have that level.
+    async fn isolate(&mut self, level: &str);
+    /// How many connections wait for a row that another holds.
+    async fn waiting(&mut self) -> i64;
+}
+
+pub async fn write(tx: &mut impl Fence, line: &str) -> Result<(), Cause> {
+    tx.run(format!("INSERT INTO ledger VALUES ('{line}')")).await
+}
+
+pub async fn lines<C: Client>(url: &str) -> i64 {
+    C::connect(url).await.number("SELECT count(*) FROM ledger").await
+}
+
+/// Makes the tables anew.
+pub async fn fresh<C: Client>(url: &str) {
+    let mut client = C::connect(url).await;
+    for sql in ["DROP TABLE IF EXISTS tenure_fence", "DROP TABLE IF EXISTS ledger"] {
+        client.run(sql).await.unwrap();
+    }
+    client.run("CREATE TABLE ledger (line VARCHAR(100))").await.unwrap();
+    let mut tx = client.begin().await;
+    tenure::fence::create(&mut tx).await.unwrap();
+    tenure::fence::create(&mut tx).await.unwrap();
+    C::commit(tx).await.unwrap();
+}

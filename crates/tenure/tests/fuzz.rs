@@ -1,0 +1,51 @@
+//! Whatever people write as a URL, and whatever a register holds: an answer or a refusal, never a panic, never a secret.
+
+use proptest::prelude::*;
+use tenure::store::{Epoch, Key, Kind, Name, Value};
+
+fn config() -> ProptestConfig {
+    let cases = if std::env::var_os("TENURE_LONG").is_some() { 20_000 } else { 500 };
+    ProptestConfig { cases, failure_persistence: None, ..ProptestConfig::default() }
+}
+
+fn schemes() -> impl Strategy<Value = String> {
+    let known = [
+        "redis",
+        "rediss",
+        "redis+sentinel",
+        "redis+unix",
+        "postgres",
+        "postgresql",
+        "mysql",
+        "mariadb",
+        "peers",
+    ];
+    prop_oneof![proptest::sample::select(known.to_vec()).prop_map(str::to_owned), "[a-z+]{0,8}"]
+}
+
+proptest! {
+    #![proptest_config(config())]
+
+    #[test]
+    fn urls_are_opened_or_refused_without_the_secret(
+        scheme in schemes().prop_filter("files would be made", |scheme| !["sqlite", "memory"].contains(&scheme.as_str())),
+        user in "[a-z%@:]{0,6}",
+        rest in "[a-z0-9:/?&=,%#.\\[\\] ]{0,40}",
+    ) {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let _inside = runtime.enter();
+        let url = format!("{scheme}://{user}:hunter2@{rest}");
+        match tenure::store::open(&url) {
+            Ok(store) => prop_assert!(!format!("{store} {store:?}").contains("hunter2"), "{store} shows a secret"),
+            Err(error) => prop_assert!(!format!("{error} {error:?}").contains("hunter2"), "{error} shows a secret"),
+        }
+    }
+
+    #[test]
+    fn any_text_is_a_record_or_foreign(text in any::<String>(), kind in 0..6_usize) {
+        let kind = [Kind::Node, Kind::Role, Kind::RoleControl, Kind::NodeControl, Kind::Task, Kind::History][kind];
+        let key = Key::Named(Epoch(1), kind, Name::new("a").unwrap());
+        let value = Value { json: text.into(), token: None };
+        let _ = value.to_record(&key);
+    }
+}

@@ -1,0 +1,147 @@
+//! The traps of the `locks` design, a lock table with an expiry by the server's clock: each was a way to lose a lease or to
+//! have two leaders. Here no clock of the server is asked, and no count of rows believed.
+
+mod mysql_kit;
+mod server_kit;
+
+use mysql_async::prelude::Queryable;
+use mysql_kit::{OneServer, patient, row};
+use server_kit::{get, heard, key, must, name, put, soon, until_it_works, version};
+use tenure::store::{Kind, Mysql, Outcome, Signal, Store, Write};
+
+/// Everything that a setting of the server could do to a connection before we have a word.
+const HOSTILE: &str = "SET autocommit = 0, sql_mode = '', time_zone = '+02:00', character_set_client = latin1, \
+    character_set_results = latin1, collation_connection = latin1_general_ci, tx_isolation = 'REPEATABLE-READ', timestamp = ";
+
+/// Around the ends of daylight saving time, and one minute with all its seconds.
+fn moments() -> impl Iterator<Item = u64> {
+    [1_761_440_395, 1_761_442_200, 1_743_296_395].into_iter().chain(1_763_229_600..1_763_229_660)
+}
+
+#[tokio::test]
+async fn no_second_of_the_minute_no_time_zone_and_no_sql_mode_changes_anything() {
+    let server = OneServer::new();
+    let (space, place, mut admin) = (name("clock"), key(Kind::Node, "Node-A"), server.admin().await);
+    let first = server.store();
+    let mut last = must(&*first, &space, put(&place, None, "é 0")).await;
+    for moment in moments() {
+        admin.query_drop(format!("SET GLOBAL init_connect = \"{HOSTILE}{moment}\"")).await.unwrap();
+        let store = server.store();
+        let beat = put(&place, Some(version(&last)), &format!("é {moment}"));
+        last = must(&*store, &space, Write { ring: moment % 2 == 0, ..beat }).await;
+        assert_eq!(get(&*first, &space, &place).await.unwrap().version, version(&last), "at once, for all");
+        assert_eq!(get(&*store, &space, &place).await.unwrap().value, last.put.clone().unwrap().1);
+        store.close().await;
+    }
+    for other in ["node-a", "NODE-A", "Node-A."] {
+        assert!(get(&*first, &space, &key(Kind::Node, other)).await.is_none(), "{other} is another node");
+    }
+}
+
+#[tokio::test]
+async fn beats_within_one_second_are_all_applied_however_the_client_counts_rows() {
+    let server = OneServer::new();
+    for (nth, counting) in ["", "?client_found_rows=true"].into_iter().enumerate() {
+        let store = Mysql::open(&patient(&format!("{}{counting}", server.url()))).unwrap();
+        let (space, place) = (name("rows"), key(Kind::Node, &format!("n{nth}")));
+        let mut last = must(&store, &space, put(&place, None, "same")).await;
+        for _ in 0..100 {
+            // The very same value: only the version is another.
+            let beat = put(&place, Some(version(&last)), "same");
+            last = must(&store, &space, Write { ring: false, ..beat }).await;
+        }
+        for ring in [false, true] {
+            let late = Write { ring, ..put(&place, None, "late") };
+            let wrong = Write { ring, ..put(&place, Some(version(&late)), "wrong") };
+            for write in [late, wrong] {
+                let outcome = store.write(&space, &[write]).await.unwrap().remove(0);
+                assert!(
+                    matches!(&outcome, Outcome::Conflict(Some(found)) if found.version == version(&last)),
+                    "{outcome:?}"
+                );
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn attempts_that_lose_change_nothing_at_all() {
+    let server = OneServer::new();
+    let (store, space, mut admin) = (server.store(), name("losers"), server.admin().await);
+    let places: Vec<_> = (0..20).map(|nth| key(Kind::Node, &format!("n{nth}"))).collect();
+    for place in &places {
+        must(&*store, &space, put(place, None, "mine")).await;
+    }
+    let sums = "SELECT (SELECT BIT_XOR(CRC32(CONCAT_WS('|', name, version, token, value, seq))) FROM tenure_registers), \
+        (SELECT seq FROM tenure_bell), (SELECT COUNT(*) FROM tenure_deletions)";
+    let before = row(&mut admin, sums).await;
+    for _ in 0..50 {
+        let mut attempts: Vec<_> = places.iter().map(|place| put(place, None, "theirs")).collect();
+        let other = attempts.iter().map(version).collect::<Vec<_>>();
+        attempts
+            .extend(places.iter().zip(&other).map(|(place, version)| put(place, Some(*version), "theirs")));
+        attempts.extend(
+            places.iter().zip(&other).map(|(place, v)| Write { put: None, ..put(place, Some(*v), "") }),
+        );
+        let outcomes = store.write(&space, &attempts).await.unwrap();
+        assert!(outcomes.iter().all(|outcome| matches!(outcome, Outcome::Conflict(Some(_)))), "{outcomes:?}");
+    }
+    assert_eq!(row(&mut admin, sums).await, before, "byte for byte");
+}
+
+/// Reads are current although somebody keeps an old snapshot open, and nothing of ours keeps one open or is in the way of
+/// those who change tables.
+#[tokio::test]
+async fn old_snapshots_are_not_looked_at_and_none_is_left_open() {
+    let server = OneServer::new();
+    let (store, other, space) = (server.store(), server.store(), name("snapshot"));
+    let mut admin = server.admin().await;
+    assert!(store.describe().await.unwrap().rings && other.describe().await.unwrap().rings);
+    let place = key(Kind::Node, "a");
+    let mut last = must(&*store, &space, put(&place, None, "0")).await;
+    admin.query_drop("START TRANSACTION WITH CONSISTENT SNAPSHOT").await.unwrap();
+    for round in 1..20 {
+        last = must(&*other, &space, put(&place, Some(version(&last)), &round.to_string())).await;
+        assert_eq!(get(&*store, &space, &place).await.unwrap().version, version(&last));
+    }
+    let old = row(&mut admin, "SELECT value FROM tenure_registers WHERE name = 'a'").await;
+    assert_eq!(old, [Some("\"0\"".to_owned())], "it was old indeed");
+    admin.query_drop("COMMIT").await.unwrap();
+    // Those who listen sleep by now; if they held anything, this would wait for them.
+    let change = async { admin.query_drop("ALTER TABLE tenure_bell ADD COLUMN note INT NULL").await };
+    soon(change).await.unwrap();
+    let open = row(&mut admin, "SELECT COUNT(*) FROM information_schema.INNODB_TRX").await;
+    assert_eq!(open, [Some("0".to_owned())]);
+    must(&*other, &space, put(&place, Some(version(&last)), "after")).await;
+}
+
+/// An administrator puts an older copy of the data back: everybody is told that the store forgot.
+#[tokio::test]
+async fn an_older_copy_of_the_data_is_noticed() {
+    let server = OneServer::new();
+    let (store, space) = (server.store(), name("restored"));
+    must(&*store, &space, put(&key(Kind::Node, "a"), None, "1")).await;
+    let dir = server.server().crash();
+    let copy = tempfile::tempdir().unwrap();
+    let copied = |from: &std::path::Path, to: &std::path::Path| {
+        let done = std::process::Command::new("cp").arg("-a").arg(from).arg(to).status();
+        assert!(done.expect("cp runs").success());
+    };
+    copied(&dir.path().join("data"), copy.path());
+    server.server().launch(dir);
+    until_it_works(&*store).await;
+    let mut watch = store.watch(&space);
+    for nth in 0..5 {
+        must(&*store, &space, put(&key(Kind::Node, &format!("n{nth}")), None, "1")).await;
+    }
+    // The handle meets the server once more as it is, and then as it was.
+    server.server().crash_and_restart();
+    until_it_works(&*store).await;
+    let dir = server.server().crash();
+    std::fs::remove_dir_all(dir.path().join("data")).unwrap();
+    copied(&copy.path().join("data"), dir.path());
+    server.server().launch(dir);
+    heard(&mut watch, |signal| matches!(signal, Signal::Forgot)).await;
+    until_it_works(&*store).await;
+    assert!(get(&*store, &space, &key(Kind::Node, "n0")).await.is_none(), "it did forget");
+}

@@ -1,0 +1,225 @@
+//! What the tests of the peers store share: a group in this process, on loopback ports of its own.
+#![allow(dead_code, unreachable_pub, reason = "each test program uses a part of it")]
+
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::net::TcpListener;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use tempfile::TempDir;
+use tenure::store::Outcome;
+use tenure::store::{Epoch, Key, Kind, Name, Peers, Query, Store, Value, Version, Write};
+
+pub const SECRET: &str = "correct-horse-battery-staple";
+/// What must come sooner or later comes within this, on the slowest machine.
+pub const EVENTUALLY: Duration = Duration::from_secs(60);
+
+/// A group whose members live in this process.
+pub struct Town {
+    dir: TempDir,
+    addresses: Vec<String>,
+    members: Mutex<Vec<Option<Arc<Peers>>>>,
+    extra: &'static str,
+}
+
+impl Town {
+    /// Starts so many members.
+    pub fn of(count: usize) -> Self {
+        Self::with(count, "")
+    }
+
+    /// Starts so many members with these parameters, such as `&timeout=1s`.
+    pub fn with(count: usize, extra: &'static str) -> Self {
+        let dir = TempDir::new().unwrap();
+        std::fs::write(dir.path().join("secret"), SECRET).unwrap();
+        let town = Self { dir, addresses: addresses(count), members: Mutex::default(), extra };
+        town.members.lock().unwrap().resize(count, None);
+        (0..count).for_each(|nth| town.start(nth));
+        town
+    }
+
+    pub fn size(&self) -> usize {
+        self.addresses.len()
+    }
+
+    pub fn address(&self, nth: usize) -> &str {
+        &self.addresses[nth]
+    }
+
+    pub fn dir(&self, nth: usize) -> std::path::PathBuf {
+        self.dir.path().join(format!("member-{nth}"))
+    }
+
+    /// The URL of a client.
+    pub fn url(&self) -> String {
+        let secret = self.dir.path().join("secret");
+        format!("peers://{}?secret-file={}{}", self.addresses.join(","), secret.display(), self.extra)
+    }
+
+    /// The URL of a member.
+    pub fn member_url(&self, nth: usize) -> String {
+        format!("{}&me={}&dir={}", self.url(), self.addresses[nth], self.dir(nth).display())
+    }
+
+    pub fn client(&self) -> Arc<Peers> {
+        Arc::new(Peers::open(&self.url()).unwrap())
+    }
+
+    /// A client that knows one member only.
+    pub fn client_of(&self, nth: usize) -> Arc<Peers> {
+        let only = self.url().replace(&self.addresses.join(","), &self.addresses[nth]);
+        Arc::new(Peers::open(&only).unwrap())
+    }
+
+    /// That member's handle; opened again if it was closed.
+    pub fn member(&self, nth: usize) -> Arc<Peers> {
+        let mut members = self.members.lock().unwrap();
+        if let Some(member) = &members[nth]
+            && !member.is_closed()
+        {
+            return member.clone();
+        }
+        let member = Arc::new(eventually(|| Peers::open(&self.member_url(nth)).ok()));
+        members[nth] = Some(member.clone());
+        member
+    }
+
+    pub fn start(&self, nth: usize) {
+        drop(self.member(nth));
+    }
+
+    /// Closes a member cleanly.
+    pub async fn close(&self, nth: usize) {
+        let member = self.members.lock().unwrap()[nth].take();
+        if let Some(member) = member {
+            member.close().await;
+        }
+    }
+
+    /// Ends all members at once, and starts them again on what they had written.
+    pub async fn power_loss(&self) {
+        let members: Vec<_> = self.members.lock().unwrap().iter_mut().map(Option::take).collect();
+        futures_util::future::join_all(members.iter().flatten().map(|member| member.close())).await;
+        (0..self.size()).for_each(|nth| self.start(nth));
+    }
+
+    /// Lets members of different parts hear nothing of each other.
+    pub fn split(&self, parts: &[&[usize]]) {
+        let part = |nth: usize| parts.iter().position(|part| part.contains(&nth));
+        self.connect(|from, to| part(from) == part(to));
+    }
+
+    /// Lets messages pass exactly where `passes` says so, from one member to another.
+    pub fn connect(&self, passes: impl Fn(usize, usize) -> bool) {
+        for (from, member) in self.members.lock().unwrap().iter().enumerate() {
+            for to in (0..self.size()).filter(|to| *to != from) {
+                if let Some(member) = member {
+                    member.cut(&self.addresses[to], !passes(from, to));
+                }
+            }
+        }
+    }
+
+    pub fn heal(&self) {
+        self.connect(|_, _| true);
+    }
+
+    /// Waits until that member takes part.
+    pub async fn settled(&self, nth: usize) {
+        let started = Instant::now();
+        while let Err(error) = version(&*self.member(nth), "settled").await {
+            assert!(started.elapsed() < EVENTUALLY, "{error}");
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
+
+    /// Waits until every member takes part.
+    pub async fn all_settled(&self) {
+        for nth in 0..self.size() {
+            self.settled(nth).await;
+        }
+    }
+
+    /// Which member leads the Raft group, as soon as that one says so itself.
+    pub async fn raft_leader(&self) -> usize {
+        let started = Instant::now();
+        loop {
+            for nth in 0..self.size() {
+                let member = self.members.lock().unwrap()[nth].clone();
+                let Some(member) = member else { continue };
+                if let Ok(group) = member.group().await
+                    && group.seats.iter().any(|seat| seat.leads && seat.address == self.addresses[nth])
+                {
+                    return nth;
+                }
+            }
+            assert!(started.elapsed() < EVENTUALLY, "nobody leads the Raft group");
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    }
+}
+
+/// Addresses below the ports that outgoing connections get: a member that is started again must find its own free.
+fn addresses(count: usize) -> Vec<String> {
+    let mut found: Vec<TcpListener> = Vec::new();
+    while found.len() < count {
+        let draw = RandomState::new().build_hasher().finish();
+        let port = 20_000 + u16::try_from(draw % 12_000).unwrap();
+        found.extend(TcpListener::bind(("127.0.0.1", port)).ok());
+    }
+    found.iter().map(|listener| listener.local_addr().unwrap().to_string()).collect()
+}
+
+/// Another address that nobody uses.
+pub fn free_address() -> String {
+    addresses(1).remove(0)
+}
+
+/// Waits for what must come.
+pub fn eventually<T>(mut found: impl FnMut() -> Option<T>) -> T {
+    let started = Instant::now();
+    loop {
+        if let Some(found) = found() {
+            return found;
+        }
+        assert!(started.elapsed() < EVENTUALLY, "it never came");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+pub fn space() -> Name {
+    Name::new("test").unwrap()
+}
+
+pub fn key(name: &str) -> Key {
+    Key::Named(Epoch(1), Kind::Node, Name::new(name).unwrap())
+}
+
+pub fn put(name: &str, expect: Option<u128>, version: u128) -> Write {
+    let put = Some((Version(version), Value::of(&format!("v{version}"), None)));
+    Write { key: key(name), expect: expect.map(Version), put, ring: true, witnessed: false }
+}
+
+/// The version of a register; an error is that it could not be read.
+pub async fn version(store: &dyn Store, name: &str) -> Result<Option<u128>, tenure::store::StoreError> {
+    let found = store.read(&space(), &Query { keys: vec![key(name)], kinds: Vec::new() }).await?;
+    Ok(found.first().map(|entry| entry.version.0))
+}
+
+/// Writes until it is seen to be done, whoever has to be asked, and however often.
+pub async fn must_write(store: &dyn Store, write: Write) {
+    let started = Instant::now();
+    let version = write.put.as_ref().map(|(version, _)| *version);
+    loop {
+        match store.write(&space(), std::slice::from_ref(&write)).await.map(|mut outcomes| outcomes.remove(0))
+        {
+            Ok(Outcome::Applied) => return,
+            Ok(Outcome::Conflict(Some(found))) if Some(found.version) == version => return,
+            Ok(Outcome::Conflict(found)) => panic!("somebody else wrote: {found:?}"),
+            Ok(Outcome::Failed(error)) | Err(error) => {
+                assert!(started.elapsed() < EVENTUALLY, "{error}");
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        }
+    }
+}

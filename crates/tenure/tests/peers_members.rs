@@ -1,0 +1,246 @@
+//! Who may be a member of a group of peers, and what becomes of one whose disk, secret or address is not as it was.
+
+mod peers_kit;
+
+use std::io::Write as _;
+use std::time::{Duration, Instant};
+
+use futures_util::StreamExt;
+use peers_kit::*;
+use tenure::store::{Peers, Retry, Signal, Store, StoreError};
+
+/// Waits until a handle says this of itself.
+async fn complains(store: &Peers, part: &str) -> StoreError {
+    let started = Instant::now();
+    loop {
+        match version(store, "x").await {
+            Err(error) if error.to_string().contains(part) => return error,
+            other => assert!(started.elapsed() < EVENTUALLY, "{part:?} is not said, but {other:?}"),
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+/// Waits until a handle reads that version.
+async fn reads(store: &Peers, name: &str, expected: u128) {
+    let started = Instant::now();
+    loop {
+        let found = version(store, name).await;
+        if matches!(found, Ok(Some(found)) if found == expected) {
+            return;
+        }
+        assert!(started.elapsed() < EVENTUALLY, "{found:?}");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+/// Waits until the group is these, all voting.
+async fn votes(store: &Peers, addresses: &[&str]) {
+    let started = Instant::now();
+    let mut expected: Vec<&str> = addresses.to_vec();
+    expected.sort_unstable();
+    loop {
+        let group = store.group().await;
+        if let Ok(group) = &group
+            && group.seats.iter().all(|seat| seat.votes)
+            && group.seats.iter().map(|seat| seat.address.as_str()).eq(expected.iter().copied())
+        {
+            return;
+        }
+        assert!(started.elapsed() < EVENTUALLY, "{group:?}");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+async fn settled(count: usize) -> Town {
+    let town = Town::with(count, "&timeout=30s");
+    town.all_settled().await;
+    must_write(&*town.client(), put("x", None, 1)).await;
+    town
+}
+
+#[tokio::test]
+async fn a_member_that_lost_its_disk_is_refused_until_it_is_added_as_new() {
+    let town = settled(3).await;
+    town.close(2).await;
+    std::fs::remove_dir_all(town.dir(2)).unwrap();
+    town.start(2);
+    let error = complains(&town.member(2), "took part before with another disk").await;
+    assert_eq!(error.retry(), Retry::Never);
+    assert!(error.to_string().contains("tenure peers add"), "{error}");
+    let client = town.client();
+    must_write(&*client, put("x", Some(1), 2)).await;
+    client.remove(town.address(2)).await.unwrap();
+    client.add(town.address(2)).await.unwrap();
+    reads(&town.member(2), "x", 2).await;
+    votes(&client, &[town.address(0), town.address(1), town.address(2)]).await;
+}
+
+#[tokio::test]
+async fn members_come_and_go_while_the_group_works() {
+    let town = settled(3).await;
+    let client = town.client();
+    let (new, dir) = (free_address(), tempfile::tempdir().unwrap());
+    let url = town.url().replace("peers://", &format!("peers://{new},"));
+    let url = format!("{url}&me={new}&dir={}", dir.path().display());
+    let fourth = Peers::open(&url).unwrap();
+    let error = complains(&fourth, "is not a member of this group").await;
+    assert!(error.to_string().contains(&format!("tenure peers add {new}")), "{error}");
+    client.add(&new).await.unwrap();
+    let twice = client.add(&new).await.unwrap_err();
+    assert!(twice.to_string().contains("a member already"), "{twice}");
+    votes(&client, &[town.address(0), town.address(1), town.address(2), &new]).await;
+    reads(&fourth, "x", 1).await;
+    let described = client.describe().await.unwrap();
+    assert!(described.remarks.iter().any(|remark| remark.contains("4 members")), "{described:?}");
+    // Whoever leads the Raft group can be removed as well: it steps aside first.
+    let leader = town.raft_leader().await;
+    let other = town.client_of((leader + 1) % 3);
+    other.remove(town.address(leader)).await.unwrap();
+    let rest: Vec<&str> =
+        (0..3).filter(|nth| *nth != leader).map(|nth| town.address(nth)).chain([&*new]).collect();
+    votes(&other, &rest).await;
+    must_write(&*other, put("x", Some(1), 2)).await;
+    reads(&fourth, "x", 2).await;
+    let error = other.remove("10.9.8.7:6").await.unwrap_err();
+    assert!(error.to_string().contains("is not a member"), "{error}");
+    fourth.close().await;
+}
+
+#[tokio::test]
+async fn a_group_that_lost_a_member_for_good_replaces_it() {
+    let town = settled(3).await;
+    town.close(2).await;
+    let client = town.client();
+    must_write(&*client, put("x", Some(1), 2)).await;
+    client.remove(town.address(2)).await.unwrap();
+    votes(&town.client_of(0), &[town.address(0), town.address(1)]).await;
+    let (new, dir) = (free_address(), tempfile::tempdir().unwrap());
+    client.add(&new).await.unwrap();
+    let url = town.url().replace(town.address(2), &new);
+    let third = Peers::open(&format!("{url}&me={new}&dir={}", dir.path().display())).unwrap();
+    reads(&third, "x", 2).await;
+    votes(&third, &[town.address(0), town.address(1), &new]).await;
+    town.close(0).await;
+    must_write(&third, put("x", Some(2), 3)).await;
+    third.close().await;
+}
+
+#[tokio::test]
+async fn strangers_are_refused_and_told_why() {
+    let town = settled(1).await;
+    let dir = tempfile::tempdir().unwrap();
+    let secret = dir.path().join("secret");
+    std::fs::write(&secret, "another secret altogether").unwrap();
+    let url = format!("peers://{}?secret-file={}", town.address(0), secret.display());
+    let error = version(&Peers::open(&url).unwrap(), "x").await.unwrap_err();
+    assert!(error.to_string().contains("the secret is another one there"), "{error}");
+    assert_eq!(error.retry(), Retry::Never);
+    assert!(!error.to_string().contains("altogether"));
+    let url = format!("{}&cluster=other", town.url());
+    let error = version(&Peers::open(&url).unwrap(), "x").await.unwrap_err();
+    assert!(error.to_string().contains("cluster \"tenure\", not of \"other\""), "{error}");
+    // Whoever speaks something else is cut off, and the member goes on.
+    let mut stream = std::net::TcpStream::connect(town.address(0)).unwrap();
+    stream.write_all(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
+    let mut rest = Vec::new();
+    let _ = std::io::Read::read_to_end(&mut stream, &mut rest);
+    assert_eq!(rest, b"", "not a word to strangers");
+    must_write(&*town.client(), put("y", None, 1)).await;
+    // The same member twice.
+    let error = Peers::open(&town.member_url(0)).unwrap_err();
+    assert!(error.to_string().contains("member=false"), "{error}");
+}
+
+#[tokio::test]
+async fn members_with_different_lists_do_not_begin() {
+    let dir = tempfile::tempdir().unwrap();
+    let secret = dir.path().join("secret");
+    std::fs::write(&secret, SECRET).unwrap();
+    let [a, b, c] = [free_address(), free_address(), free_address()];
+    let open = |list: String, me: &str, nth: usize| {
+        let place = dir.path().join(nth.to_string());
+        let url = format!("peers://{list}?secret-file={}&me={me}&dir={}", secret.display(), place.display());
+        Peers::open(&url).unwrap()
+    };
+    let one = open(format!("{a},{b}"), &a, 1);
+    complains(&one, "starts for the first time when all the others are there").await;
+    let two = open(format!("{a},{b},{c}"), &b, 2);
+    complains(&one, "do not have the same list").await;
+    futures_util::future::join(one.close(), two.close()).await;
+}
+
+#[tokio::test]
+async fn a_damaged_log_is_refused_and_a_torn_one_is_mended() {
+    let town = settled(3).await;
+    let client = town.client();
+    for nth in 0..20 {
+        must_write(&*client, put(&format!("k{nth}"), None, 1)).await;
+    }
+    town.close(1).await;
+    let log = town.dir(1).join("log");
+    let mut file = std::fs::OpenOptions::new().append(true).open(&log).unwrap();
+    file.write_all(&[1, 2, 3]).unwrap();
+    drop(file);
+    reads(&town.member(1), "k19", 1).await;
+    town.close(0).await;
+    let log = town.dir(0).join("log");
+    let mut bytes = std::fs::read(&log).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    std::fs::write(&log, bytes).unwrap();
+    let error = complains(&town.member(0), "is damaged").await;
+    assert!(error.to_string().contains("tenure peers remove"), "{error}");
+    must_write(&*client, put("x", Some(1), 2)).await;
+}
+
+#[tokio::test]
+async fn a_raft_leader_that_is_closed_steps_aside_and_a_slow_disk_is_borne() {
+    let town = settled(3).await;
+    let client = town.client();
+    let mut last = 1;
+    for _ in 0..3 {
+        let leader = town.raft_leader().await;
+        town.close(leader).await;
+        let next = town.raft_leader().await;
+        assert_ne!(next, leader);
+        must_write(&*client, put("x", Some(last), last + 1)).await;
+        last += 1;
+        town.settled(leader).await;
+    }
+    let leader = town.raft_leader().await;
+    town.member(leader).slow_disk(Duration::from_millis(50));
+    for _ in 0..10 {
+        must_write(&*client, put("x", Some(last), last + 1)).await;
+        last += 1;
+    }
+    reads(&town.member((leader + 1) % 3), "x", last).await;
+}
+
+/// Hints reach the watches of members and of clients, also after the member that a client listened to is gone.
+#[tokio::test]
+async fn hints_come_from_whichever_member_is_left() {
+    let town = settled(3).await;
+    let (client, writer) = (town.client(), town.client());
+    let mut watch = client.watch(&space());
+    for round in 0..3 {
+        let name = format!("hint{round}");
+        must_write(&*writer, put(&name, None, 1)).await;
+        let heard = async {
+            loop {
+                match watch.next().await.expect("the watch goes on") {
+                    Signal::Changed(entry) if entry.key == key(&name) => return,
+                    // It was away: whoever is told to look again finds it.
+                    Signal::Resync if version(&*client, &name).await.is_ok_and(|found| found.is_some()) => {
+                        return;
+                    }
+                    _ => {}
+                }
+            }
+        };
+        tokio::time::timeout(EVENTUALLY, heard).await.expect("a change is told");
+        town.close(round).await;
+        town.start(round);
+        town.settled(round).await;
+    }
+}

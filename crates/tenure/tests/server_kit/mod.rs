@@ -1,0 +1,94 @@
+//! What the tests of stores on real servers share: registers by hand, and waiting for what happens.
+#![allow(dead_code, unreachable_pub)]
+
+pub mod elections;
+
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use futures_util::stream::BoxStream;
+use tenure::clock::KernelEntropy;
+use tenure::store::{Entry, Epoch, Key, Kind, Name, Outcome, Query, Signal, Store, Value, Version, Write};
+use tenure_core::Entropy;
+
+/// Long enough for anything that happens at all.
+pub const PATIENCE: Duration = Duration::from_secs(30);
+
+pub async fn soon<T>(future: impl Future<Output = T>) -> T {
+    tokio::time::timeout(PATIENCE, future).await.expect("it happens in time")
+}
+
+pub fn name(text: &str) -> Name {
+    Name::new(text).expect("a valid name")
+}
+
+pub fn key(kind: Kind, text: &str) -> Key {
+    Key::Named(Epoch(5), kind, name(text))
+}
+
+/// A write that rings, of a text, under a new version.
+pub fn put(key: &Key, expect: Option<Version>, text: &str) -> Write {
+    let version = Version(KernelEntropy.nonce());
+    Write {
+        key: key.clone(),
+        expect,
+        put: Some((version, Value::of(&text, None))),
+        ring: true,
+        witnessed: false,
+    }
+}
+
+pub fn version(write: &Write) -> Version {
+    write.put.as_ref().expect("a write that puts").0
+}
+
+/// Writes what must succeed, and gives it back.
+pub async fn must(store: &dyn Store, space: &Name, write: Write) -> Write {
+    let outcomes = store.write(space, std::slice::from_ref(&write)).await.expect("the store takes writes");
+    assert!(matches!(outcomes[0], Outcome::Applied), "{outcomes:?}");
+    write
+}
+
+pub async fn get(store: &dyn Store, space: &Name, key: &Key) -> Option<Entry> {
+    let query = Query { keys: vec![key.clone()], kinds: Vec::new() };
+    store.read(space, &query).await.expect("the store can be read").pop()
+}
+
+/// Tries until the server is there again; a fault that a person has to see to is not waited for.
+pub async fn until_it_works(store: &dyn Store) {
+    let working = async {
+        while let Err(error) = store.describe().await {
+            assert_eq!(error.retry(), tenure::store::Retry::Soon, "{error}");
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    soon(working).await;
+}
+
+/// Waits for a signal of that sort.
+pub async fn heard(watch: &mut BoxStream<'static, Signal>, wanted: impl Fn(&Signal) -> bool) -> Signal {
+    loop {
+        let signal = soon(watch.next()).await.expect("the watch goes on");
+        if wanted(&signal) {
+            return signal;
+        }
+    }
+}
+
+/// An authority (`ca.pem`) and a server's certificate and key (`server.pem`, `server.key`) for `localhost`. If this is
+/// root, the key is given to the user that the server runs as.
+pub fn certificates(user: &str) -> tempfile::TempDir {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let script = "set -e; cd \"$1\"
+        openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 -keyout ca.key -out ca.pem \
+            -subj /CN=authority -addext basicConstraints=critical,CA:TRUE
+        openssl req -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -keyout server.key -out server.csr -subj /CN=db
+        printf 'subjectAltName=DNS:localhost\\n' > ext
+        openssl x509 -req -in server.csr -CA ca.pem -CAkey ca.key -CAcreateserial -days 2 -out server.pem -extfile ext
+        chmod 755 . && chmod 600 server.key
+        if [ \"$(id -u)\" = 0 ]; then chown \"$2\" server.key; fi";
+    let made = std::process::Command::new("sh").args(["-c", script, "sh"]).arg(dir.path()).arg(user).output();
+    let made = made.expect("a shell");
+    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    dir
+}

@@ -1,0 +1,340 @@
+//! Notes: what a process writes down, one JSON line each, and how they are read.
+
+use std::fs::File;
+use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use tenure::clock::lease_nanos;
+
+/// One line.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Note {
+    /// When, in nanoseconds of the lease clock, which processes of one host can compare.
+    pub t: u64,
+    /// By whom.
+    pub node: String,
+    /// In which process.
+    pub pid: u32,
+    /// What.
+    #[serde(flatten)]
+    pub what: What,
+}
+
+/// What a note says.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "what", rename_all = "kebab-case")]
+pub enum What {
+    /// The process takes part.
+    Joined {
+        /// With which ttl, in milliseconds.
+        ttl: u64,
+    },
+    /// The process runs.
+    Alive,
+    /// A thread that only wanted to sleep for a moment was kept waiting until now.
+    Stalled {
+        /// Since when.
+        from: u64,
+    },
+    /// The work of a tenure acted; the instant was read before leadership was asked.
+    Act {
+        /// For which role.
+        role: String,
+        /// Under which token.
+        token: u64,
+        /// What `check()` said.
+        leads: bool,
+        /// Until when the lease lasted as far as was known right after; 0 once it is over.
+        until: u64,
+    },
+    /// Work began, or has ended.
+    Work {
+        /// For which role.
+        role: String,
+        /// Under which token.
+        token: u64,
+        /// Whether it runs now.
+        on: bool,
+    },
+    /// The fence decided about a write of this node.
+    Fenced {
+        /// For which role.
+        role: String,
+        /// Under which token.
+        token: u64,
+        /// Whether it was taken.
+        taken: bool,
+    },
+    /// The node told an event.
+    Told {
+        /// Its number.
+        sequence: u64,
+        /// Which.
+        event: String,
+        /// About which role.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        role: Option<String>,
+        /// With which token.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        token: Option<u64>,
+        /// More about it.
+        #[serde(default, skip_serializing_if = "String::is_empty")]
+        more: String,
+    },
+    /// A compare-and-set on a register was answered.
+    Wrote {
+        /// Which register.
+        register: String,
+        /// Which version it was to replace.
+        expect: Option<String>,
+        /// The version of what it was to hold.
+        put: Option<String>,
+        /// When it was sent.
+        called: u64,
+        /// Whether it was applied; unknown if nobody can tell.
+        applied: Option<bool>,
+    },
+    /// A register was read.
+    Read {
+        /// Which register.
+        register: String,
+        /// Which version it had.
+        version: Option<String>,
+        /// When it was asked.
+        called: u64,
+    },
+}
+
+/// Writes notes: into a file, or into memory.
+#[derive(Debug, Clone)]
+pub struct Pen {
+    node: String,
+    pid: u32,
+    paper: Arc<Mutex<Paper>>,
+}
+
+#[derive(Debug)]
+enum Paper {
+    File(File),
+    Memory(Vec<Note>),
+}
+
+impl Pen {
+    /// A new file for this process, in a directory that [`read_dir`] or [`Tail`] reads.
+    ///
+    /// # Errors
+    /// If it cannot be made.
+    pub fn in_dir(dir: &Path, node: &str) -> io::Result<Self> {
+        let pid = std::process::id();
+        let path = dir.join(format!("{node}-{pid}.{NOTES}"));
+        let file = File::options().append(true).create_new(true).open(path)?;
+        Ok(Self { node: node.to_owned(), pid, paper: Arc::new(Mutex::new(Paper::File(file))) })
+    }
+
+    /// Notes of several nodes in this process, to be [taken](Self::take) at the end. `life` stands for the process id.
+    #[must_use]
+    pub fn in_memory(node: &str, life: u32) -> Self {
+        let paper = Arc::new(Mutex::new(Paper::Memory(Vec::new())));
+        Self { node: node.to_owned(), pid: life, paper }
+    }
+
+    /// The same paper in the hand of another node.
+    #[must_use]
+    pub fn of(&self, node: &str, life: u32) -> Self {
+        Self { node: node.to_owned(), pid: life, paper: self.paper.clone() }
+    }
+
+    /// Writes down what is so now.
+    pub fn note(&self, what: What) {
+        self.note_at(lease_nanos(), what);
+    }
+
+    /// Writes down what was so then. One write for one note: a process that is killed leaves all but its last one
+    /// whole, and one that cannot be written is one note less, never a wrong one.
+    pub fn note_at(&self, t: u64, what: What) {
+        let note = Note { t, node: self.node.clone(), pid: self.pid, what };
+        match &mut *self.paper.lock().unwrap_or_else(PoisonError::into_inner) {
+            Paper::Memory(notes) => notes.push(note),
+            Paper::File(file) => {
+                let mut line = serde_json::to_vec(&note).unwrap_or_default();
+                line.push(b'\n');
+                let _ = file.write_all(&line);
+            }
+        }
+    }
+
+    /// What was written into memory.
+    #[must_use]
+    pub fn take(&self) -> Vec<Note> {
+        match &mut *self.paper.lock().unwrap_or_else(PoisonError::into_inner) {
+            Paper::Memory(notes) => std::mem::take(notes),
+            Paper::File(_) => Vec::new(),
+        }
+    }
+}
+
+const NOTES: &str = "notes";
+
+/// Notes as they are kept for judging: of the many acts of a tenure that say the same, the first and the last are left.
+#[derive(Debug, Default)]
+pub struct Pile {
+    notes: Vec<Note>,
+    last: std::collections::HashMap<(String, u64, String, u32), usize>,
+    acts: u64,
+}
+
+impl Pile {
+    /// Takes in notes in order of time.
+    pub fn take(&mut self, notes: Vec<Note>) {
+        for note in notes {
+            self.take_one(note);
+        }
+    }
+
+    fn take_one(&mut self, note: Note) {
+        let What::Act { role, token, leads: true, until } = &note.what else { return self.notes.push(note) };
+        self.acts += 1;
+        if *until != 0 && *until < note.t {
+            return self.notes.push(note);
+        }
+        let key = (role.clone(), *token, note.node.clone(), note.pid);
+        let (index, fresh) = (self.notes.len(), !self.last.contains_key(&key));
+        let slot = *self.last.entry(key).or_insert(index + 1);
+        if fresh {
+            // The first act stays; the second place is for the last.
+            self.notes.push(note.clone());
+            self.notes.push(note);
+        } else {
+            self.notes[slot] = note;
+        }
+    }
+
+    /// All of them, in order of time.
+    #[must_use]
+    pub fn into_notes(mut self) -> Vec<Note> {
+        self.notes.sort_by_key(|note| note.t);
+        self.notes
+    }
+
+    /// How many instants at which somebody led were written down.
+    #[must_use]
+    pub fn acts(&self) -> u64 {
+        self.acts
+    }
+}
+
+/// Reads files of notes as they grow.
+#[derive(Debug)]
+pub struct Tail {
+    dir: PathBuf,
+    offsets: std::collections::BTreeMap<PathBuf, u64>,
+}
+
+impl Tail {
+    /// Begins at the beginning.
+    #[must_use]
+    pub fn of(dir: &Path) -> Self {
+        Self { dir: dir.to_owned(), offsets: Default::default() }
+    }
+
+    /// What is new in any file. A torn line waits for its end.
+    ///
+    /// # Errors
+    /// If a file cannot be read, or a whole line is no note.
+    pub fn read_on(&mut self) -> io::Result<Vec<Note>> {
+        let mut notes = Vec::new();
+        for entry in std::fs::read_dir(&self.dir)? {
+            let path = entry?.path();
+            if path.extension().is_some_and(|extension| extension == NOTES) {
+                let offset = self.offsets.entry(path.clone()).or_default();
+                read_file(&path, offset, &mut notes)?;
+            }
+        }
+        notes.sort_by_key(|note| note.t);
+        Ok(notes)
+    }
+}
+
+fn read_file(path: &Path, offset: &mut u64, notes: &mut Vec<Note>) -> io::Result<()> {
+    let mut file = File::open(path)?;
+    file.seek(SeekFrom::Start(*offset))?;
+    let mut bytes = Vec::new();
+    file.read_to_end(&mut bytes)?;
+    let whole = bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |last| last + 1);
+    for line in bytes[..whole].split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
+        let wrong = |error| io::Error::other(format!("{}: {error}", path.display()));
+        notes.push(serde_json::from_slice(line).map_err(wrong)?);
+    }
+    *offset += whole as u64;
+    Ok(())
+}
+
+/// Every note of every process, in order of time.
+///
+/// # Errors
+/// As [`Tail::read_on`].
+pub fn read_dir(dir: &Path) -> io::Result<Vec<Note>> {
+    Tail::of(dir).read_on()
+}
+
+/// How long a thread of the meter sleeps, after what it notes a stall, and how often that it is alive.
+const NAP: Duration = Duration::from_millis(5);
+const STALL: u64 = 30_000_000;
+const SIGN_OF_LIFE: u64 = 250_000_000;
+
+/// A thread that notes when it was kept waiting, until it is dropped. Where a disk matters, a second one writes and
+/// flushes a byte over and over: what a store on that disk has to wait for.
+#[derive(Debug)]
+pub struct Meter {
+    ended: Arc<AtomicBool>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl Meter {
+    /// Begins to measure; with a file, its disk too.
+    #[must_use]
+    pub fn start(pen: &Pen, disk: Option<File>) -> Self {
+        let ended = Arc::new(AtomicBool::new(false));
+        let (own, stop) = (pen.clone(), ended.clone());
+        let mut threads = vec![std::thread::spawn(move || measure(&own, &stop, || std::thread::sleep(NAP)))];
+        if let Some(mut file) = disk {
+            let (own, stop) = (pen.clone(), ended.clone());
+            let flush = move || {
+                std::thread::sleep(4 * NAP);
+                let _ = file.write_all(b".").and_then(|()| file.sync_data());
+            };
+            threads.push(std::thread::spawn(move || measure(&own, &stop, flush)));
+        }
+        Self { ended, threads }
+    }
+}
+
+fn measure(pen: &Pen, ended: &AtomicBool, mut moment: impl FnMut()) {
+    let (mut last, mut sign) = (lease_nanos(), 0);
+    while !ended.load(Ordering::Acquire) {
+        moment();
+        let now = lease_nanos();
+        if now - last > STALL {
+            pen.note_at(now, What::Stalled { from: last });
+        }
+        if now - sign > SIGN_OF_LIFE {
+            pen.note_at(now, What::Alive);
+            sign = now;
+        }
+        last = now;
+    }
+}
+
+impl Drop for Meter {
+    fn drop(&mut self) {
+        self.ended.store(true, Ordering::Release);
+        for thread in self.threads.drain(..) {
+            let _ = thread.join();
+        }
+    }
+}

@@ -1,0 +1,142 @@
+//! A store that writes down every operation on a role register, before it is sent and when it is answered; and that can
+//! be made deaf: then its notifications vanish, and only they.
+
+use std::fmt;
+use std::os::fd::OwnedFd;
+use std::path::PathBuf;
+
+use async_trait::async_trait;
+use futures_util::stream::{BoxStream, StreamExt};
+use tenure::SharedStore;
+use tenure::clock::lease_nanos;
+use tenure::store::{
+    Description, Entry, Fate, Key, Kind, Name, Outcome, Query, SessionId, Signal, Store, StoreError,
+    Takeover, Version, Witness, Write,
+};
+
+use crate::judge::{Pen, What};
+
+/// See the [module](self).
+#[derive(Debug)]
+pub struct Recorder {
+    inner: SharedStore,
+    pen: Pen,
+    deaf: Option<PathBuf>,
+}
+
+impl Recorder {
+    /// Writes down what goes to `inner`; deaf as long as there is a file of that name.
+    #[must_use]
+    pub fn new(inner: SharedStore, pen: Pen, deaf: Option<PathBuf>) -> Self {
+        Self { inner, pen, deaf }
+    }
+
+    fn wrote(&self, write: &Write, called: u64, applied: Option<bool>) {
+        if write.key.kind() == Kind::Role {
+            let (expect, put) =
+                (write.expect.map(spell), write.put.as_ref().map(|(version, _)| spell(*version)));
+            self.pen.note(What::Wrote { register: spell_key(&write.key), expect, put, called, applied });
+        }
+    }
+
+    fn read(&self, key: &Key, found: Option<&Entry>, called: u64) {
+        if key.kind() == Kind::Role {
+            let version = found.map(|entry| spell(entry.version));
+            self.pen.note(What::Read { register: spell_key(key), version, called });
+        }
+    }
+}
+
+/// A register of another life of the store is another register.
+fn spell_key(key: &Key) -> String {
+    format!("{key} of {:x}", key.epoch().0)
+}
+
+fn spell(version: Version) -> String {
+    format!("{:016x}", version.0 >> 64)
+}
+
+impl fmt::Display for Recorder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.inner.fmt(f)
+    }
+}
+
+#[async_trait]
+impl Store for Recorder {
+    async fn read(&self, namespace: &Name, query: &Query) -> Result<Vec<Entry>, StoreError> {
+        let called = lease_nanos();
+        let found = self.inner.read(namespace, query).await?;
+        for key in &query.keys {
+            self.read(key, found.iter().find(|entry| entry.key == *key), called);
+        }
+        Ok(found)
+    }
+
+    async fn write(&self, namespace: &Name, writes: &[Write]) -> Result<Vec<Outcome>, StoreError> {
+        let called = lease_nanos();
+        writes.iter().for_each(|write| self.wrote(write, called, None));
+        let outcomes = self.inner.write(namespace, writes).await;
+        let outcomes = match outcomes {
+            Ok(outcomes) => outcomes,
+            Err(error) => {
+                if error.fate() == Fate::NotApplied {
+                    writes.iter().for_each(|write| self.wrote(write, called, Some(false)));
+                }
+                return Err(error);
+            }
+        };
+        for (write, outcome) in writes.iter().zip(&outcomes) {
+            match outcome {
+                Outcome::Applied => self.wrote(write, called, Some(true)),
+                Outcome::Conflict(found) => {
+                    self.wrote(write, called, Some(false));
+                    self.read(&write.key, found.as_ref(), called);
+                }
+                Outcome::Failed(error) if error.fate() == Fate::Unknown => {}
+                Outcome::Failed(_) => self.wrote(write, called, Some(false)),
+            }
+        }
+        Ok(outcomes)
+    }
+
+    fn watch(&self, namespace: &Name) -> BoxStream<'static, Signal> {
+        let Some(deaf) = self.deaf.clone() else { return self.inner.watch(namespace) };
+        let is_hint = |signal: &Signal| matches!(signal, Signal::Changed(_) | Signal::Resync);
+        let heard = move |signal: &Signal| std::future::ready(!(is_hint(signal) && deaf.exists()));
+        self.inner.watch(namespace).filter(heard).boxed()
+    }
+
+    async fn attest(
+        &self,
+        namespace: &Name,
+        session: SessionId,
+        takeover: Takeover,
+    ) -> Result<Option<Witness>, StoreError> {
+        self.inner.attest(namespace, session, takeover).await
+    }
+
+    fn release(&self, namespace: &Name, session: SessionId) {
+        self.inner.release(namespace, session);
+    }
+
+    fn attend(&self, namespace: &Name, session: SessionId, witness: &str, takeover: Takeover) {
+        self.inner.attend(namespace, session, witness, takeover);
+    }
+
+    fn ignore(&self, namespace: &Name, session: SessionId) {
+        self.inner.ignore(namespace, session);
+    }
+
+    fn witness_fd(&self, namespace: &Name, session: SessionId) -> Option<OwnedFd> {
+        self.inner.witness_fd(namespace, session)
+    }
+
+    async fn describe(&self) -> Result<Description, StoreError> {
+        self.inner.describe().await
+    }
+
+    async fn close(&self) {
+        self.inner.close().await;
+    }
+}

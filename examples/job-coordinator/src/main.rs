@@ -1,0 +1,56 @@
+//! A small product on Tenure: of several processes one leads, and assigns the jobs of a PostgreSQL table to those alive.
+//!
+//! Run with `DATABASE_URL=postgres://… NODE=web-1 cargo run -p job-coordinator`, as often as you like.
+//!
+//! - [`coordinate`]: what the leader does, in one fenced transaction after another: it recovers what dead nodes left,
+//!   moves what is hopeless to the dead letters, and assigns what waits.
+//! - [`perform`]: what every node does: the jobs that are assigned to its session.
+
+mod coordinate;
+mod database;
+mod perform;
+
+use std::error::Error;
+use std::time::Duration;
+
+use tenure::event::What;
+use tenure::work::{Group, Worker};
+use tenure::{Node, Operator, SessionId};
+use tokio::sync::watch;
+
+/// The role whose leader assigns.
+const ROLE: &str = "coordinator";
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
+    let variable = |name: &str| std::env::var(name).map_err(|_| format!("set {name}"));
+    let (url, name) = (variable("DATABASE_URL")?, variable("NODE")?);
+    let ttl = std::env::var("TTL_MS").ok().and_then(|text| text.parse().ok()).unwrap_or(5000);
+    database::prepare(&url).await?;
+
+    // The session is the identity of this process: jobs are assigned to it, and to nobody else of this name.
+    let (sender, session) = watch::channel(None::<SessionId>);
+    let node = Node::connect(url.clone()).name(name).ttl(Duration::from_millis(ttl));
+    let node = node.listen(move |event| match &event.what {
+        What::SessionOpened { session } => _ = sender.send_replace(Some(*session)),
+        What::SessionOver { .. } => _ = sender.send_replace(None),
+        _ => {}
+    });
+    let node = node.start().await?;
+
+    let operator = Operator::new(node.store().clone(), node.namespace().clone(), "coordinator");
+    let database = url.clone();
+    let assigning = Worker::new("assign", move |scope| {
+        let (database, operator) = (database.clone(), operator.clone());
+        async move { coordinate::run(&database, &operator, &scope).await }
+    });
+    let group = Group::new().worker(assigning);
+    let performing = tokio::spawn(perform::run(url, session));
+    let stopped = async {
+        let _ = tokio::signal::ctrl_c().await;
+        node.stop().await;
+    };
+    let (led, ()) = tokio::join!(group.lead(node.stand(ROLE)), stopped);
+    performing.abort();
+    Ok(led?)
+}
