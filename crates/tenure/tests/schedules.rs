@@ -552,8 +552,7 @@ mod metered {
 
     use super::*;
     use async_trait::async_trait;
-    use futures_util::stream::BoxStream;
-    use tenure::store::{Description, Entry, SessionId, Signal, StoreError, Takeover, Witness, Write};
+    use tenure::store::{Entry, Layer, StoreError, Write};
 
     #[derive(Debug)]
     pub(crate) struct Metered {
@@ -583,7 +582,11 @@ mod metered {
     }
 
     #[async_trait]
-    impl Store for Metered {
+    impl Layer for Metered {
+        fn inner(&self) -> &dyn Store {
+            &self.inner
+        }
+
         async fn read(&self, namespace: &Name, query: &Query) -> Result<Vec<Entry>, StoreError> {
             self.count()?;
             self.inner.read(namespace, query).await
@@ -592,28 +595,6 @@ mod metered {
         async fn write(&self, namespace: &Name, writes: &[Write]) -> Result<Vec<Outcome>, StoreError> {
             self.count()?;
             self.inner.write(namespace, writes).await
-        }
-
-        fn watch(&self, namespace: &Name) -> BoxStream<'static, Signal> {
-            self.inner.watch(namespace)
-        }
-
-        async fn attest(&self, _: &Name, _: SessionId, _: Takeover) -> Result<Option<Witness>, StoreError> {
-            Ok(None)
-        }
-
-        fn release(&self, _: &Name, _: SessionId) {}
-
-        fn attend(&self, _: &Name, _: SessionId, _: &str, _: Takeover) {}
-
-        fn ignore(&self, _: &Name, _: SessionId) {}
-
-        async fn describe(&self) -> Result<Description, StoreError> {
-            self.inner.describe().await
-        }
-
-        async fn close(&self) {
-            self.inner.close().await;
         }
     }
 }

@@ -16,8 +16,7 @@ use rustix::process::{Pid, Signal as Kill, kill_process};
 use tenure::ledger::{Record, RunState};
 use tenure::schedule::{RunContext, Schedule, Task, TaskSettings};
 use tenure::store::{
-    Description, Entry, Outcome, Query, SessionId, SharedStore, Signal, Store, StoreError, Takeover, Witness,
-    Write,
+    Entry, Layer, Outcome, Query, SessionId, SharedStore, Signal, Store, StoreError, Takeover, Witness, Write,
 };
 use tenure::{Name, Node, Operator};
 use tenure_testkit::check::Verdict;
@@ -324,7 +323,11 @@ impl std::fmt::Display for Link {
 }
 
 #[async_trait]
-impl Store for Link {
+impl Layer for Link {
+    fn inner(&self) -> &dyn Store {
+        &*self.inner
+    }
+
     async fn read(&self, namespace: &Name, query: &Query) -> Result<Vec<Entry>, StoreError> {
         self.check()?;
         let found = self.inner.read(namespace, query).await?;
@@ -352,25 +355,5 @@ impl Store for Link {
     ) -> Result<Option<Witness>, StoreError> {
         self.check()?;
         self.inner.attest(namespace, session, takeover).await
-    }
-
-    fn release(&self, namespace: &Name, session: SessionId) {
-        self.inner.release(namespace, session);
-    }
-
-    fn attend(&self, namespace: &Name, session: SessionId, witness: &str, takeover: Takeover) {
-        self.inner.attend(namespace, session, witness, takeover);
-    }
-
-    fn ignore(&self, namespace: &Name, session: SessionId) {
-        self.inner.ignore(namespace, session);
-    }
-
-    async fn describe(&self) -> Result<Description, StoreError> {
-        self.inner.describe().await
-    }
-
-    async fn close(&self) {
-        self.inner.close().await;
     }
 }

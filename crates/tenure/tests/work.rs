@@ -6,11 +6,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use futures_util::StreamExt;
-use futures_util::stream::BoxStream;
 use tenure::event::What;
-use tenure::store::{
-    Description, Entry, Outcome, Query, SessionId, Signal, Store, StoreError, Takeover, Witness, Write,
-};
+use tenure::store::{Layer, Outcome, Store, StoreError, Write};
 use tenure::testing::{Memory, force_loss, on};
 use tenure::work::{Failure, Group, Health, Mode, Report, Restart, WorkError, Worker};
 use tenure::{Name, Node, Operator, Reason, State};
@@ -412,36 +409,14 @@ impl std::fmt::Display for Trap {
 }
 
 #[async_trait]
-impl Store for Trap {
-    async fn read(&self, namespace: &Name, query: &Query) -> Result<Vec<Entry>, StoreError> {
-        self.inner.read(namespace, query).await
+impl Layer for Trap {
+    fn inner(&self) -> &dyn Store {
+        &self.inner
     }
 
     async fn write(&self, namespace: &Name, writes: &[Write]) -> Result<Vec<Outcome>, StoreError> {
         assert!(!self.armed.swap(false, Ordering::SeqCst), "the trap");
         self.inner.write(namespace, writes).await
-    }
-
-    fn watch(&self, namespace: &Name) -> BoxStream<'static, Signal> {
-        self.inner.watch(namespace)
-    }
-
-    async fn attest(&self, _: &Name, _: SessionId, _: Takeover) -> Result<Option<Witness>, StoreError> {
-        Ok(None)
-    }
-
-    fn release(&self, _: &Name, _: SessionId) {}
-
-    fn attend(&self, _: &Name, _: SessionId, _: &str, _: Takeover) {}
-
-    fn ignore(&self, _: &Name, _: SessionId) {}
-
-    async fn describe(&self) -> Result<Description, StoreError> {
-        self.inner.describe().await
-    }
-
-    async fn close(&self) {
-        self.inner.close().await;
     }
 }
 

@@ -2,7 +2,6 @@
 //! be made deaf: then its notifications vanish, and only they.
 
 use std::fmt;
-use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 
 use async_trait::async_trait;
@@ -10,8 +9,7 @@ use futures_util::stream::{BoxStream, StreamExt};
 use tenure::SharedStore;
 use tenure::clock::lease_nanos;
 use tenure::store::{
-    Description, Entry, Fate, Key, Kind, Name, Outcome, Query, SessionId, Signal, Store, StoreError,
-    Takeover, Version, Witness, Write,
+    Entry, Fate, Key, Kind, Layer, Name, Outcome, Query, Signal, Store, StoreError, Version, Write,
 };
 
 use crate::judge::{Pen, What};
@@ -63,7 +61,11 @@ impl fmt::Display for Recorder {
 }
 
 #[async_trait]
-impl Store for Recorder {
+impl Layer for Recorder {
+    fn inner(&self) -> &dyn Store {
+        &*self.inner
+    }
+
     async fn read(&self, namespace: &Name, query: &Query) -> Result<Vec<Entry>, StoreError> {
         let called = lease_nanos();
         let found = self.inner.read(namespace, query).await?;
@@ -105,38 +107,5 @@ impl Store for Recorder {
         let is_hint = |signal: &Signal| matches!(signal, Signal::Changed(_) | Signal::Resync);
         let heard = move |signal: &Signal| std::future::ready(!(is_hint(signal) && deaf.exists()));
         self.inner.watch(namespace).filter(heard).boxed()
-    }
-
-    async fn attest(
-        &self,
-        namespace: &Name,
-        session: SessionId,
-        takeover: Takeover,
-    ) -> Result<Option<Witness>, StoreError> {
-        self.inner.attest(namespace, session, takeover).await
-    }
-
-    fn release(&self, namespace: &Name, session: SessionId) {
-        self.inner.release(namespace, session);
-    }
-
-    fn attend(&self, namespace: &Name, session: SessionId, witness: &str, takeover: Takeover) {
-        self.inner.attend(namespace, session, witness, takeover);
-    }
-
-    fn ignore(&self, namespace: &Name, session: SessionId) {
-        self.inner.ignore(namespace, session);
-    }
-
-    fn witness_fd(&self, namespace: &Name, session: SessionId) -> Option<OwnedFd> {
-        self.inner.witness_fd(namespace, session)
-    }
-
-    async fn describe(&self) -> Result<Description, StoreError> {
-        self.inner.describe().await
-    }
-
-    async fn close(&self) {
-        self.inner.close().await;
     }
 }

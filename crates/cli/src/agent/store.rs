@@ -5,15 +5,13 @@
 //! that their witness does not cover the work, and a dead agent is replaced after its lease.
 
 use std::fmt;
-use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Instant;
 
 use async_trait::async_trait;
-use futures_util::stream::BoxStream;
 use tenure::store::{
-    Description, Entry, Key, Name, Outcome, Query, SessionId, SharedStore, Signal, Store, StoreError,
-    Takeover, Witness, Write,
+    Entry, Key, Layer, Name, Outcome, Query, SessionId, SharedStore, Store, StoreError, Takeover, Witness,
+    Write,
 };
 
 use super::metrics::StoreMeter;
@@ -40,8 +38,11 @@ impl fmt::Display for AgentStore {
 }
 
 #[async_trait]
-#[deny(clippy::missing_trait_methods)]
-impl Store for AgentStore {
+impl Layer for AgentStore {
+    fn inner(&self) -> &dyn Store {
+        &*self.inner
+    }
+
     async fn read(&self, namespace: &Name, query: &Query) -> Result<Vec<Entry>, StoreError> {
         let read = self.inner.read(namespace, query).await;
         self.meter.outcome("read", read.as_ref().err());
@@ -62,10 +63,6 @@ impl Store for AgentStore {
         written
     }
 
-    fn watch(&self, namespace: &Name) -> BoxStream<'static, Signal> {
-        self.inner.watch(namespace)
-    }
-
     async fn attest(
         &self,
         namespace: &Name,
@@ -74,29 +71,5 @@ impl Store for AgentStore {
     ) -> Result<Option<Witness>, StoreError> {
         let witness = self.inner.attest(namespace, session, takeover).await?;
         Ok(witness.map(|witness| Witness { covers_work: false, ..witness }))
-    }
-
-    fn release(&self, namespace: &Name, session: SessionId) {
-        self.inner.release(namespace, session);
-    }
-
-    fn attend(&self, namespace: &Name, session: SessionId, witness: &str, takeover: Takeover) {
-        self.inner.attend(namespace, session, witness, takeover);
-    }
-
-    fn ignore(&self, namespace: &Name, session: SessionId) {
-        self.inner.ignore(namespace, session);
-    }
-
-    fn witness_fd(&self, namespace: &Name, session: SessionId) -> Option<OwnedFd> {
-        self.inner.witness_fd(namespace, session)
-    }
-
-    async fn describe(&self) -> Result<Description, StoreError> {
-        self.inner.describe().await
-    }
-
-    async fn close(&self) {
-        self.inner.close().await;
     }
 }

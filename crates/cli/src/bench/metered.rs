@@ -1,16 +1,11 @@
 //! A store that counts what it is asked.
 
 use std::fmt;
-use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use async_trait::async_trait;
-use futures_util::stream::BoxStream;
-use tenure::store::{
-    Description, Entry, Name, Outcome, Query, SessionId, SharedStore, Signal, Store, StoreError, Takeover,
-    Witness, Write,
-};
+use tenure::store::{Entry, Layer, Name, Outcome, Query, SharedStore, Store, StoreError, Write};
 
 /// How much was asked.
 #[derive(Debug, Default)]
@@ -44,8 +39,11 @@ impl fmt::Display for Metered {
 }
 
 #[async_trait]
-#[deny(clippy::missing_trait_methods)]
-impl Store for Metered {
+impl Layer for Metered {
+    fn inner(&self) -> &dyn Store {
+        &*self.inner
+    }
+
     async fn read(&self, namespace: &Name, query: &Query) -> Result<Vec<Entry>, StoreError> {
         let found = self.inner.read(namespace, query).await?;
         self.meter.count(found.len());
@@ -55,42 +53,5 @@ impl Store for Metered {
     async fn write(&self, namespace: &Name, writes: &[Write]) -> Result<Vec<Outcome>, StoreError> {
         self.meter.count(writes.len());
         self.inner.write(namespace, writes).await
-    }
-
-    fn watch(&self, namespace: &Name) -> BoxStream<'static, Signal> {
-        self.inner.watch(namespace)
-    }
-
-    async fn attest(
-        &self,
-        namespace: &Name,
-        session: SessionId,
-        takeover: Takeover,
-    ) -> Result<Option<Witness>, StoreError> {
-        self.inner.attest(namespace, session, takeover).await
-    }
-
-    fn release(&self, namespace: &Name, session: SessionId) {
-        self.inner.release(namespace, session);
-    }
-
-    fn attend(&self, namespace: &Name, session: SessionId, witness: &str, takeover: Takeover) {
-        self.inner.attend(namespace, session, witness, takeover);
-    }
-
-    fn ignore(&self, namespace: &Name, session: SessionId) {
-        self.inner.ignore(namespace, session);
-    }
-
-    fn witness_fd(&self, namespace: &Name, session: SessionId) -> Option<OwnedFd> {
-        self.inner.witness_fd(namespace, session)
-    }
-
-    async fn describe(&self) -> Result<Description, StoreError> {
-        self.inner.describe().await
-    }
-
-    async fn close(&self) {
-        self.inner.close().await;
     }
 }

@@ -6,11 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use futures_util::stream::BoxStream;
-use tenure::store::{
-    Description, Entry, Memory, Name, Outcome, Query, SessionId, Signal, Store as Registers, StoreError,
-    Takeover, Witness, Write,
-};
+use tenure::store::{Layer, Memory, Name, Outcome, Store as Registers, StoreError, Write};
 use tenure_cli::agent::campaign::CAMPAIGN_EVENTS;
 use tenure_cli::agent::config::Config;
 use tenure_cli::agent::config::layers::Layers;
@@ -132,39 +128,14 @@ impl std::fmt::Display for Hanging {
 }
 
 #[async_trait]
-impl Registers for Hanging {
-    async fn read(&self, namespace: &Name, query: &Query) -> Result<Vec<Entry>, StoreError> {
-        self.inner.read(namespace, query).await
+impl Layer for Hanging {
+    fn inner(&self) -> &dyn Registers {
+        &self.inner
     }
+
     async fn write(&self, namespace: &Name, writes: &[Write]) -> Result<Vec<Outcome>, StoreError> {
         self.hang();
         self.inner.write(namespace, writes).await
-    }
-    fn watch(&self, namespace: &Name) -> BoxStream<'static, Signal> {
-        self.inner.watch(namespace)
-    }
-    async fn attest(
-        &self,
-        namespace: &Name,
-        session: SessionId,
-        takeover: Takeover,
-    ) -> Result<Option<Witness>, StoreError> {
-        self.inner.attest(namespace, session, takeover).await
-    }
-    fn release(&self, namespace: &Name, session: SessionId) {
-        self.inner.release(namespace, session);
-    }
-    fn attend(&self, namespace: &Name, session: SessionId, witness: &str, takeover: Takeover) {
-        self.inner.attend(namespace, session, witness, takeover);
-    }
-    fn ignore(&self, namespace: &Name, session: SessionId) {
-        self.inner.ignore(namespace, session);
-    }
-    async fn describe(&self) -> Result<Description, StoreError> {
-        self.inner.describe().await
-    }
-    async fn close(&self) {
-        self.inner.close().await;
     }
 }
 

@@ -9,6 +9,7 @@ mod error;
 #[cfg(any(feature = "mysql", feature = "postgres"))]
 mod hash;
 mod hub;
+mod layer;
 mod memory;
 #[cfg(feature = "mysql")]
 mod mysql;
@@ -30,6 +31,7 @@ mod url;
 mod value;
 
 pub use error::{Retry, StoreError};
+pub use layer::Layer;
 pub use memory::Memory;
 #[cfg(feature = "mysql")]
 pub use mysql::Mysql;

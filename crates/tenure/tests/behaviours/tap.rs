@@ -2,17 +2,14 @@
 //! way between node and store can be cut here.
 
 use std::fmt;
-use std::os::fd::OwnedFd;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use async_trait::async_trait;
 use futures_util::StreamExt;
 use futures_util::stream::BoxStream;
-use tenure::Takeover;
 use tenure::store::{
-    Description, Entry, Key, Kind, Name, Outcome, Query, SessionId, SharedStore, Signal, Store, StoreError,
-    Value, Witness, Write,
+    Entry, Key, Kind, Layer, Name, Outcome, Query, SharedStore, Signal, Store, StoreError, Value, Write,
 };
 use tenure_testkit::proxy::{Flow, Way};
 use tokio::sync::watch;
@@ -124,8 +121,11 @@ impl fmt::Display for Tapped {
 }
 
 #[async_trait]
-#[deny(clippy::missing_trait_methods)]
-impl Store for Tapped {
+impl Layer for Tapped {
+    fn inner(&self) -> &dyn Store {
+        &*self.0.inner
+    }
+
     async fn read(&self, namespace: &Name, query: &Query) -> Result<Vec<Entry>, StoreError> {
         let (tap, namespace, query) = (self.0.clone(), namespace.clone(), query.clone());
         let sent = async move {
@@ -158,38 +158,5 @@ impl Store for Tapped {
             std::future::ready(!(rings && (cut || tap.deaf.load(Ordering::SeqCst))))
         });
         heard.boxed()
-    }
-
-    async fn attest(
-        &self,
-        namespace: &Name,
-        session: SessionId,
-        takeover: Takeover,
-    ) -> Result<Option<Witness>, StoreError> {
-        self.0.inner.attest(namespace, session, takeover).await
-    }
-
-    fn release(&self, namespace: &Name, session: SessionId) {
-        self.0.inner.release(namespace, session);
-    }
-
-    fn attend(&self, namespace: &Name, session: SessionId, witness: &str, takeover: Takeover) {
-        self.0.inner.attend(namespace, session, witness, takeover);
-    }
-
-    fn ignore(&self, namespace: &Name, session: SessionId) {
-        self.0.inner.ignore(namespace, session);
-    }
-
-    fn witness_fd(&self, namespace: &Name, session: SessionId) -> Option<OwnedFd> {
-        self.0.inner.witness_fd(namespace, session)
-    }
-
-    async fn describe(&self) -> Result<Description, StoreError> {
-        self.0.inner.describe().await
-    }
-
-    async fn close(&self) {
-        self.0.inner.close().await;
     }
 }

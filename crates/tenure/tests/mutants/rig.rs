@@ -7,13 +7,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use futures_util::stream::BoxStream;
 use tenure::clock::{Clock, LeaseClock, lease_nanos};
 use tenure::slip::Slip;
-use tenure::store::{
-    Description, Entry, Key, Kind, Memory, Name, Outcome, Query, SessionId, Signal, Store, StoreError,
-    Takeover, Witness, Write,
-};
+use tenure::store::{Entry, Key, Kind, Layer, Memory, Name, Outcome, Query, Store, StoreError, Write};
 use tenure::{Candidate, Node, Operator, Settings, Time, Wall};
 use tenure_core::Mutant;
 use tenure_testkit::judge::{self, Case, Injected, Note, On, Pen, Terms, Verdict, What};
@@ -140,7 +136,11 @@ impl fmt::Display for Rigged {
 }
 
 #[async_trait]
-impl Store for Rigged {
+impl Layer for Rigged {
+    fn inner(&self) -> &dyn Store {
+        &self.inner
+    }
+
     async fn read(&self, namespace: &Name, query: &Query) -> Result<Vec<Entry>, StoreError> {
         self.link.up().await?;
         let mut found = self.inner.read(namespace, query).await?;
@@ -164,39 +164,6 @@ impl Store for Rigged {
         }
         self.link.down().await?;
         Ok(outcomes)
-    }
-
-    fn watch(&self, namespace: &Name) -> BoxStream<'static, Signal> {
-        self.inner.watch(namespace)
-    }
-
-    async fn attest(
-        &self,
-        namespace: &Name,
-        session: SessionId,
-        how: Takeover,
-    ) -> Result<Option<Witness>, StoreError> {
-        self.inner.attest(namespace, session, how).await
-    }
-
-    fn release(&self, namespace: &Name, session: SessionId) {
-        self.inner.release(namespace, session);
-    }
-
-    fn attend(&self, namespace: &Name, session: SessionId, witness: &str, takeover: Takeover) {
-        self.inner.attend(namespace, session, witness, takeover);
-    }
-
-    fn ignore(&self, namespace: &Name, session: SessionId) {
-        self.inner.ignore(namespace, session);
-    }
-
-    async fn describe(&self) -> Result<Description, StoreError> {
-        self.inner.describe().await
-    }
-
-    async fn close(&self) {
-        self.inner.close().await;
     }
 }
 
