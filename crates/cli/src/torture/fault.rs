@@ -37,6 +37,9 @@ pub(super) enum Kind {
     Mixed,
 }
 
+/// The kind under which it is recorded that one of them was tried in vain.
+pub(super) const NOT_DONE: &str = "not-done";
+
 /// What a kind belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Group {
@@ -105,10 +108,20 @@ impl Kind {
         self.row().3
     }
 
+    /// Whether a strike is over when it has been done.
+    pub(super) fn lasts_by_itself(self) -> bool {
+        matches!(self, Self::Slow | Self::Flush | Self::DeleteRows | Self::Failover)
+    }
+
     /// Whether it holds from the beginning to the end, and is not done at some instant.
     pub(super) fn is_condition(self) -> bool {
         matches!(self, Self::Clocks | Self::Mixed)
     }
+}
+
+/// Whether a kind of that name is one of these.
+pub(super) fn is_kind(name: &str) -> bool {
+    TABLE.iter().any(|(_, _, known, _)| *known == name)
 }
 
 impl Group {

@@ -1,29 +1,42 @@
 //! The ground on which nodes stand: a private server that is attacked too, or a user's own store that is left alone.
 
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use tenure::store::Class;
 use tenure_testkit::judge::Injected;
 use tenure_testkit::judge::On;
 
-use super::fault::{Group, Kind};
+use super::fault::{Group, Kind, NOT_DONE};
+use super::servers::Done;
 use super::{links, servers};
 use crate::args::Private;
 use crate::exit::Exit;
 use crate::process::clock::lease_now;
 
-/// A server that can be attacked. What goes wrong in it is a panic that says what.
+/// A server that can be attacked. One that does not come back is a panic that says what.
 pub(super) trait Attacked: Send {
     /// Where nodes find it.
     fn url(&self) -> String;
     /// What can be done to it.
     fn able(&self) -> &'static [Kind];
-    /// Does it. What lasts by itself takes as long as `lasts`.
-    fn strike(&mut self, kind: Kind, lasts: Duration);
-    /// Undoes it.
-    fn heal(&mut self, kind: Kind);
+    /// Does it; or as much of it as can be done, and says why it was not all. What lasts by itself takes as long as
+    /// `lasts`.
+    fn strike(&mut self, kind: Kind, lasts: Duration) -> Done;
+    /// Undoes it, however much of it was done. May be asked again if it could not.
+    fn heal(&mut self, kind: Kind) -> Done;
 }
+
+/// What became of an attack.
+#[derive(Debug)]
+pub(super) struct Attack {
+    pub(super) injected: Injected,
+    /// What it was to be and why it could not be, if it could not.
+    pub(super) failed: Option<(Kind, String)>,
+}
+
+/// How often a healing that failed is tried, a second after the last.
+const TRIES: u32 = 60;
 
 /// See the [module](self).
 pub(super) struct Ground {
@@ -82,23 +95,28 @@ impl Ground {
         }
     }
 
-    /// Attacks the server, for so long; tells when that was.
+    /// Attacks the server, for so long; tells when that was. What could not be done has troubled the store all the same.
     pub(super) async fn attack(
         server: Arc<Mutex<Box<dyn Attacked>>>,
         kind: Kind,
         lasts: Duration,
-    ) -> Result<Injected, Exit> {
+    ) -> Result<Attack, Exit> {
         in_background(move || {
-            let mut server = server.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+            let mut server = server.lock().unwrap_or_else(PoisonError::into_inner);
             let from = lease_now();
-            server.strike(kind, lasts);
-            if !matches!(kind, Kind::Slow | Kind::Flush | Kind::DeleteRows | Kind::Failover) {
+            let struck = server.strike(kind, lasts);
+            if struck.is_ok() && !kind.lasts_by_itself() {
                 std::thread::sleep(lasts);
             }
-            server.heal(kind);
+            heal(&mut **server, kind);
             let destroys = kind == Kind::Failover || kind.group() == Group::Destroy;
-            let what = format!("{} of the store", kind.name());
-            Injected { kind: kind.name().into(), what, from, to: lease_now(), on: On::Store, destroys }
+            let (name, what) = match &struck {
+                Ok(()) => (kind.name(), format!("{} of the store", kind.name())),
+                Err(_) => (NOT_DONE, format!("{} of the store, which could not be done", kind.name())),
+            };
+            let injected =
+                Injected { kind: name.into(), what, from, to: lease_now(), on: On::Store, destroys };
+            Attack { injected, failed: struck.err().map(|why| (kind, why)) }
         })
         .await
     }
@@ -118,6 +136,17 @@ impl Ground {
             None => "own store",
         }
     }
+}
+
+/// Heals until it is healed.
+fn heal(server: &mut dyn Attacked, kind: Kind) {
+    for _ in 1..TRIES {
+        if server.heal(kind).is_ok() {
+            return;
+        }
+        std::thread::sleep(Duration::from_secs(1));
+    }
+    server.heal(kind).unwrap_or_else(|why| panic!("{} could not be undone: {why}", kind.name()));
 }
 
 /// Runs what blocks; its panic becomes an error that says the same.

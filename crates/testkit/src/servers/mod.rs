@@ -6,12 +6,13 @@ pub mod mysql;
 pub mod postgres;
 pub mod redis;
 
-use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use rustix::net::{self, AddressFamily, SocketFlags, SocketType, sockopt};
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use tempfile::TempDir;
 
@@ -37,15 +38,21 @@ pub fn scratch() -> TempDir {
     made.expect("a temporary directory")
 }
 
-/// A port of the loopback interface that nobody uses. Somebody else may take it before the server does; then the
-/// server does not start, and the test says so.
+/// A port of the loopback interface that nobody else gets as long as this process lives, even while its server is down:
+/// a socket is bound to it that never listens. Servers may listen on it all the same, because they, as all do, set
+/// `SO_REUSEADDR`; until one does, connections are refused.
 ///
 /// # Panics
 /// If there is none.
 #[must_use]
 pub fn free_port() -> u16 {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a loopback port");
-    listener.local_addr().expect("a bound socket").port()
+    let keeper = net::socket_with(AddressFamily::INET, SocketType::STREAM, SocketFlags::CLOEXEC, None);
+    let keeper = keeper.expect("a socket");
+    sockopt::set_socket_reuseaddr(&keeper, true).expect("a port can be kept");
+    net::bind(&keeper, &SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).expect("a loopback port");
+    let address = net::getsockname(&keeper).expect("a bound socket has an address");
+    std::mem::forget(keeper);
+    SocketAddr::try_from(address).expect("an address of the loopback interface").port()
 }
 
 /// Finds a program in `PATH` or in one of the folders where Debian puts servers.

@@ -1,0 +1,89 @@
+//! Private servers, and what can be done to each.
+//!
+//! What cannot be done on a machine that has no time is *not done*, and says why: a fault that failed proves nothing
+//! about leaders. A server that does not come back is another matter, and a panic.
+
+mod redis;
+mod sql;
+
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use tempfile::TempDir;
+
+use super::fault::Kind;
+use super::ground::Attacked;
+use crate::args::Private;
+
+/// How long a server may take for something that it does in a moment.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Done; or why it could not be.
+pub(super) type Done = Result<(), String>;
+
+/// Starts one.
+pub(super) fn start(private: Private) -> Box<dyn Attacked> {
+    match private {
+        Private::Sqlite => Box::new(Sqlite { dir: TempDir::new().expect("a temporary directory") }),
+        Private::Redis => Box::new(redis::Redis::start()),
+        Private::RedisFailover => Box::new(redis::Failover::start()),
+        Private::Postgres => Box::new(sql::Sql::postgres()),
+        Private::Mysql => Box::new(sql::Sql::mysql()),
+    }
+}
+
+/// A file, its companions and nothing else.
+struct Sqlite {
+    dir: TempDir,
+}
+
+impl Attacked for Sqlite {
+    fn url(&self) -> String {
+        format!("sqlite:{}", self.dir.path().join("tenure.db").display())
+    }
+
+    fn able(&self) -> &'static [Kind] {
+        &[Kind::Flush]
+    }
+
+    fn strike(&mut self, _: Kind, _: Duration) -> Done {
+        let entries = std::fs::read_dir(self.dir.path()).map_err(|error| error.to_string())?;
+        for entry in entries.flatten().filter(|entry| entry.path().is_file()) {
+            let _ = std::fs::remove_file(entry.path());
+        }
+        Ok(())
+    }
+
+    fn heal(&mut self, _: Kind) -> Done {
+        Ok(())
+    }
+}
+
+/// Waits for what comes in a moment.
+fn until(what: &str, mut done: impl FnMut() -> bool) -> Done {
+    let began = Instant::now();
+    while !done() {
+        if began.elapsed() > PATIENCE {
+            return Err(format!("within {PATIENCE:?} it never was that {what}"));
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    Ok(())
+}
+
+fn copy_of(dir: &Path) -> TempDir {
+    let copy = TempDir::new().expect("a temporary directory");
+    let done = Command::new("cp").arg("-a").arg(format!("{}/.", dir.display())).arg(copy.path()).status();
+    assert!(done.is_ok_and(|status| status.success()), "{} can be copied", dir.display());
+    copy
+}
+
+/// A client's command.
+fn run(mut command: Command) -> Done {
+    match command.output() {
+        Ok(output) if output.status.success() => Ok(()),
+        Ok(output) => Err(format!("{command:?}: {}", String::from_utf8_lossy(&output.stderr).trim_end())),
+        Err(error) => Err(format!("{command:?}: {error}; is the client installed?")),
+    }
+}
