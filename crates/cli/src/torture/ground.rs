@@ -20,6 +20,10 @@ pub(super) trait Attacked: Send {
     fn url(&self) -> String;
     /// What can be done to it.
     fn able(&self) -> &'static [Kind];
+    /// Whether its data is on a disk that can be full.
+    fn has_disk(&self) -> bool {
+        false
+    }
     /// Does it; or as much of it as can be done, and says why it was not all. What lasts by itself takes as long as
     /// `lasts`.
     fn strike(&mut self, kind: Kind, lasts: Duration) -> Done;
@@ -46,13 +50,15 @@ pub(super) struct Ground {
     pub(super) private: Option<Private>,
     server: Option<Arc<Mutex<Box<dyn Attacked>>>>,
     able: &'static [Kind],
+    has_disk: bool,
 }
 
 impl Ground {
     /// Starts a private server, or looks at the store of that URL.
-    pub(super) async fn open(private: Option<Private>, url: &str) -> Result<Self, Exit> {
+    pub(super) async fn open(private: Option<Private>, url: &str, kinds: &[Kind]) -> Result<Self, Exit> {
+        let small_disk = kinds.contains(&Kind::DiskFull);
         let server = match private {
-            Some(private) => Some(in_background(move || servers::start(private)).await?),
+            Some(private) => Some(in_background(move || servers::start(private, small_disk)).await?),
             None => None,
         };
         let (url, able) =
@@ -64,8 +70,10 @@ impl Ground {
         let store = tenure::store::open(&url)?;
         let description = store.describe().await?;
         store.close().await;
+        let has_disk = server.as_ref().is_some_and(|server| server.has_disk());
         let server = server.map(|server| Arc::new(Mutex::new(server)));
-        Ok(Self { url, about: description.about, class: description.class, private, server, able })
+        let (about, class) = (description.about, description.class);
+        Ok(Self { url, about, class, private, server, able, has_disk })
     }
 
     /// What of this can be done here, and what cannot, with the reason.
@@ -90,6 +98,9 @@ impl Ground {
             }
             Group::Store | Group::Destroy if !self.able.contains(&kind) => {
                 Some("this store has no such fault")
+            }
+            Group::Store if kind == Kind::DiskFull && !self.has_disk => {
+                Some("no disk of its own could be mounted for the store: that is for root")
             }
             _ => None,
         }
@@ -133,6 +144,7 @@ impl Ground {
             Some(Private::RedisFailover) => "Redis, Sentinel",
             Some(Private::Postgres) => "PostgreSQL",
             Some(Private::Mysql) => "MariaDB",
+            Some(Private::Peers) => "Peers",
             None => "own store",
         }
     }

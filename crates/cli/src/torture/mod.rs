@@ -127,7 +127,7 @@ pub async fn main(common: &Common, args: TortureArgs) -> Result<Exit, Exit> {
     }
     let settings = Settings::of(&args)?;
     let stop = Stop::listen()?;
-    let ground = ground::Ground::open(args.private, &common.store_url()).await?;
+    let ground = ground::Ground::open(args.private, &common.store_url(), &settings.kinds).await?;
     let (able, unable) = ground.able(&settings.kinds);
     let plan = plan::plan(&settings, &able);
     if args.plan {

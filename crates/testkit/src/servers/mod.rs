@@ -2,6 +2,7 @@
 //!
 //! A server that is not installed is a failure that says what to install, never a skip.
 
+pub mod disk;
 pub mod mysql;
 pub mod postgres;
 pub mod redis;
@@ -127,6 +128,11 @@ impl Server {
         Pid::from_child(&self.child)
     }
 
+    /// Whether it has ended by itself.
+    pub fn has_ended(&mut self) -> bool {
+        !matches!(self.child.try_wait(), Ok(None))
+    }
+
     /// Freezes or thaws every process of it: SIGSTOP, SIGCONT.
     ///
     /// # Panics
@@ -161,9 +167,7 @@ impl Drop for Server {
 /// all are the same.
 fn template(server: &str, version: &str, make: impl FnOnce(&Path) -> PathBuf) -> PathBuf {
     let version: String = version.chars().filter(|c| c.is_ascii_digit() || *c == '.').collect();
-    let program = std::env::current_exe().expect("a test program has a path");
-    let target = program.parent().and_then(Path::parent).expect("it lies in target/");
-    let place = target.join(format!("{server}-template-{version}"));
+    let place = beside().join(format!("{server}-template-{version}"));
     if !place.exists() {
         let dir = scratch();
         let made = make(dir.path());
@@ -174,6 +178,13 @@ fn template(server: &str, version: &str, make: impl FnOnce(&Path) -> PathBuf) ->
         }
     }
     place
+}
+
+/// Where it is kept: in `target/`, with what was built; in the temporary directory if this program was installed.
+fn beside() -> PathBuf {
+    let program = std::env::current_exe().unwrap_or_default();
+    let target = program.ancestors().find(|folder| folder.join("CACHEDIR.TAG").is_file());
+    target.map_or_else(std::env::temp_dir, Path::to_owned)
 }
 
 fn copy(from: &Path, to: &Path) {

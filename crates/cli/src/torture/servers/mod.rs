@@ -3,18 +3,21 @@
 //! What cannot be done on a machine that has no time is *not done*, and says why: a fault that failed proves nothing
 //! about leaders. A server that does not come back is another matter, and a panic.
 
+mod home;
+mod peers;
 mod redis;
 mod sql;
 
-use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
+use tenure_testkit::servers::scratch;
 
 use super::fault::Kind;
 use super::ground::Attacked;
 use crate::args::Private;
+use home::Home;
 
 /// How long a server may take for something that it does in a moment.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -22,20 +25,25 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// Done; or why it could not be.
 pub(super) type Done = Result<(), String>;
 
-/// Starts one.
-pub(super) fn start(private: Private) -> Box<dyn Attacked> {
+/// Starts one, on a disk that can be full if that is wanted.
+pub(super) fn start(private: Private, small_disk: bool) -> Box<dyn Attacked> {
     match private {
-        Private::Sqlite => Box::new(Sqlite { dir: TempDir::new().expect("a temporary directory") }),
-        Private::Redis => Box::new(redis::Redis::start()),
+        Private::Sqlite => {
+            let home = Home::new(small_disk, || TempDir::new().expect("a temporary directory"));
+            Box::new(Sqlite { dir: home.folder(), home })
+        }
+        Private::Redis => Box::new(redis::Redis::start(Home::new(small_disk, scratch))),
         Private::RedisFailover => Box::new(redis::Failover::start()),
-        Private::Postgres => Box::new(sql::Sql::postgres()),
-        Private::Mysql => Box::new(sql::Sql::mysql()),
+        Private::Postgres => Box::new(sql::Sql::postgres(Home::new(small_disk, scratch))),
+        Private::Mysql => Box::new(sql::Sql::mysql(Home::new(small_disk, scratch))),
+        Private::Peers => Box::new(peers::Peers::start(Home::new(small_disk, scratch))),
     }
 }
 
 /// A file, its companions and nothing else.
 struct Sqlite {
     dir: TempDir,
+    home: Home,
 }
 
 impl Attacked for Sqlite {
@@ -44,10 +52,17 @@ impl Attacked for Sqlite {
     }
 
     fn able(&self) -> &'static [Kind] {
-        &[Kind::Flush]
+        &[Kind::Flush, Kind::DiskFull]
     }
 
-    fn strike(&mut self, _: Kind, _: Duration) -> Done {
+    fn has_disk(&self) -> bool {
+        self.home.has_disk()
+    }
+
+    fn strike(&mut self, kind: Kind, _: Duration) -> Done {
+        if kind == Kind::DiskFull {
+            return self.home.fill();
+        }
         let entries = std::fs::read_dir(self.dir.path()).map_err(|error| error.to_string())?;
         for entry in entries.flatten().filter(|entry| entry.path().is_file()) {
             let _ = std::fs::remove_file(entry.path());
@@ -56,7 +71,7 @@ impl Attacked for Sqlite {
     }
 
     fn heal(&mut self, _: Kind) -> Done {
-        Ok(())
+        self.home.clear()
     }
 }
 
@@ -70,13 +85,6 @@ fn until(what: &str, mut done: impl FnMut() -> bool) -> Done {
         std::thread::sleep(Duration::from_millis(20));
     }
     Ok(())
-}
-
-fn copy_of(dir: &Path) -> TempDir {
-    let copy = TempDir::new().expect("a temporary directory");
-    let done = Command::new("cp").arg("-a").arg(format!("{}/.", dir.display())).arg(copy.path()).status();
-    assert!(done.is_ok_and(|status| status.success()), "{} can be copied", dir.display());
-    copy
 }
 
 /// A client's command.

@@ -6,9 +6,10 @@ use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 use tempfile::TempDir;
-use tenure_testkit::servers::{Server, redis, scratch};
+use tenure_testkit::servers::{Server, free_port, redis, scratch};
 
-use super::{Done, PATIENCE, copy_of, until};
+use super::home::Home;
+use super::{Done, PATIENCE, until};
 use crate::torture::fault::Kind;
 use crate::torture::ground::Attacked;
 
@@ -20,12 +21,15 @@ pub(super) struct Redis {
     older: Option<TempDir>,
     /// A connection from before there were too many.
     kept: Option<TcpStream>,
+    home: Home,
 }
 
 impl Redis {
-    pub(super) fn start() -> Self {
-        let server = redis::durable();
-        Self { port: server.port(), server: Some(server), stopped: None, older: None, kept: None }
+    pub(super) fn start(home: Home) -> Self {
+        let (dir, port) = (home.folder(), free_port());
+        let mut this = Self { server: None, port, stopped: None, older: None, kept: None, home };
+        this.launch(dir);
+        this
     }
 
     fn address(&self) -> SocketAddr {
@@ -73,6 +77,19 @@ impl Redis {
         std::thread::sleep(lasts.saturating_sub(began.elapsed()));
         Ok(())
     }
+
+    /// A server that cannot write its log gives up, and is started again when there is room.
+    fn make_room(&mut self) -> Done {
+        self.home.clear()?;
+        until("the server answers again", || {
+            if self.server.as_mut().is_some_and(Server::has_ended)
+                && let Ok(dir) = self.crash()
+            {
+                self.launch(dir);
+            }
+            self.tell(&["PING"]).is_ok()
+        })
+    }
 }
 
 /// One command, each word one argument.
@@ -107,8 +124,12 @@ impl Attacked for Redis {
     }
 
     fn able(&self) -> &'static [Kind] {
-        use Kind::{Crowd, DeleteRows, Flush, ReadOnly, Restore, Slow, StoreFreeze, StoreKill};
-        &[StoreKill, StoreFreeze, Crowd, ReadOnly, Slow, Flush, DeleteRows, Restore]
+        use Kind::{Crowd, DeleteRows, DiskFull, Flush, ReadOnly, Restore, Slow, StoreFreeze, StoreKill};
+        &[StoreKill, StoreFreeze, Crowd, ReadOnly, Slow, DiskFull, Flush, DeleteRows, Restore]
+    }
+
+    fn has_disk(&self) -> bool {
+        self.home.has_disk()
     }
 
     fn strike(&mut self, kind: Kind, lasts: Duration) -> Done {
@@ -118,11 +139,12 @@ impl Attacked for Redis {
             Kind::Crowd => return self.crowd(),
             Kind::ReadOnly => return self.tell(&["CONFIG", "SET", "min-replicas-to-write", "1"]),
             Kind::Slow => return self.pause(lasts),
+            Kind::DiskFull => return self.home.fill(),
             Kind::Flush => return self.tell(&["FLUSHALL"]),
             Kind::DeleteRows => return self.tell(&["EVAL", DELETE_SESSIONS, "0"]),
             Kind::Restore => {
                 let dir = self.crash()?;
-                self.older = Some(copy_of(dir.path()));
+                self.older = Some(self.home.copy_of(dir.path()));
                 self.launch(dir);
             }
             _ => {}
@@ -139,6 +161,7 @@ impl Attacked for Redis {
             }
             Kind::StoreFreeze => self.signal(Signal::CONT),
             Kind::Crowd => return self.disperse(),
+            Kind::DiskFull => return self.make_room(),
             Kind::ReadOnly => return self.tell(&["CONFIG", "SET", "min-replicas-to-write", "0"]),
             Kind::Restore => {
                 if let Some(older) = self.older.take() {
@@ -169,7 +192,7 @@ const AT_ONCE: [&str; 2] = ["--repl-diskless-sync-delay", "0"];
 impl Failover {
     pub(super) fn start() -> Self {
         let primary = redis::start(&[redis::FORGETFUL, &AT_ONCE].concat());
-        let ports = [primary.port(), tenure_testkit::servers::free_port()];
+        let ports = [primary.port(), free_port()];
         let mut this = Self { servers: [Some(primary), None], ports, sentinels: Vec::new() };
         this.launch(1, Some(0));
         this.sentinels = (0..3).map(|_| redis::sentinel(ports[0], 2)).collect();

@@ -6,7 +6,8 @@ use std::time::Duration;
 use tempfile::TempDir;
 use tenure_testkit::servers::{mysql, postgres};
 
-use super::{Done, copy_of, run};
+use super::home::Home;
+use super::{Done, run, until};
 use crate::torture::fault::Kind;
 use crate::torture::ground::Attacked;
 
@@ -15,18 +16,42 @@ pub(super) struct Sql<E> {
     engine: E,
     stopped: Option<TempDir>,
     older: Option<TempDir>,
+    home: Home,
 }
 
 impl Sql<postgres::Postgres> {
-    pub(super) fn postgres() -> Self {
+    pub(super) fn postgres(home: Home) -> Self {
         let settings = ["max_connections=200", "fsync=on", "shared_buffers=16MB"];
-        Self { engine: postgres::Postgres::start(&settings), stopped: None, older: None }
+        let engine = postgres::Postgres::start_in(home.folder(), &settings);
+        Self { engine, stopped: None, older: None, home }
     }
 }
 
 impl Sql<mysql::Mysql> {
-    pub(super) fn mysql() -> Self {
-        Self { engine: mysql::Mysql::start(&["--max-connections=200"]), stopped: None, older: None }
+    pub(super) fn mysql(home: Home) -> Self {
+        let engine = mysql::Mysql::start_in(home.folder(), &["--max-connections=200"]);
+        Self { engine, stopped: None, older: None, home }
+    }
+}
+
+impl<E: Engine> Sql<E> {
+    /// Some servers write only to what they have reserved long before, and have to be made to want more.
+    fn fill_the_disk(&self) -> Done {
+        self.home.fill()?;
+        let _ = self.engine.rule(&self.engine.words(Kind::DiskFull, Duration::ZERO).0);
+        Ok(())
+    }
+
+    /// A server that could not write may have given up, and is started again when there is room.
+    fn make_room(&mut self) -> Done {
+        self.home.clear()?;
+        until("the server answers again", || {
+            if self.engine.has_ended() {
+                let dir = self.engine.crash();
+                self.engine.launch(dir);
+            }
+            self.engine.rule("SELECT 1").is_ok()
+        })
     }
 }
 
@@ -37,6 +62,8 @@ pub(super) trait Engine: Send {
     fn rule(&self, statements: &str) -> Done;
     /// Freezes it, or lets it go on.
     fn set_frozen(&self, frozen: bool);
+    /// Whether it gave up.
+    fn has_ended(&mut self) -> bool;
     fn crash(&mut self) -> TempDir;
     fn launch(&mut self, dir: TempDir);
     /// The statements for a fault, and those that undo it.
@@ -49,17 +76,22 @@ impl<E: Engine> Attacked for Sql<E> {
     }
 
     fn able(&self) -> &'static [Kind] {
-        use Kind::{Crowd, DeleteRows, Flush, ReadOnly, Restore, Slow, StoreFreeze, StoreKill};
-        &[StoreKill, StoreFreeze, Crowd, ReadOnly, Slow, Flush, DeleteRows, Restore]
+        use Kind::{Crowd, DeleteRows, DiskFull, Flush, ReadOnly, Restore, Slow, StoreFreeze, StoreKill};
+        &[StoreKill, StoreFreeze, Crowd, ReadOnly, Slow, DiskFull, Flush, DeleteRows, Restore]
+    }
+
+    fn has_disk(&self) -> bool {
+        self.home.has_disk()
     }
 
     fn strike(&mut self, kind: Kind, lasts: Duration) -> Done {
         match kind {
             Kind::StoreKill => self.stopped = Some(self.engine.crash()),
             Kind::StoreFreeze => self.engine.set_frozen(true),
+            Kind::DiskFull => return self.fill_the_disk(),
             Kind::Restore => {
                 let dir = self.engine.crash();
-                self.older = Some(copy_of(dir.path()));
+                self.older = Some(self.home.copy_of(dir.path()));
                 self.engine.launch(dir);
             }
             _ => return self.engine.rule(&self.engine.words(kind, lasts).0),
@@ -75,6 +107,7 @@ impl<E: Engine> Attacked for Sql<E> {
                 }
             }
             Kind::StoreFreeze => self.engine.set_frozen(false),
+            Kind::DiskFull => return self.make_room(),
             Kind::Restore => {
                 if let Some(older) = self.older.take() {
                     drop(self.engine.crash());
@@ -111,6 +144,10 @@ impl Engine for postgres::Postgres {
         if frozen { self.freeze() } else { self.thaw() }
     }
 
+    fn has_ended(&mut self) -> bool {
+        Self::has_ended(self)
+    }
+
     fn crash(&mut self) -> TempDir {
         Self::crash(self)
     }
@@ -136,6 +173,7 @@ impl Engine for postgres::Postgres {
                 let lock = "LOCK TABLE tenure_registers IN ACCESS EXCLUSIVE MODE";
                 (format!("BEGIN; {lock}; SELECT pg_sleep({seconds:.3}); COMMIT"), "")
             }
+            Kind::DiskFull => ("SELECT pg_switch_wal()\nSELECT pg_switch_wal()".to_owned(), ""),
             Kind::Flush => {
                 ("SET session_replication_role = replica; TRUNCATE tenure_registers".to_owned(), "")
             }
@@ -163,6 +201,10 @@ impl Engine for mysql::Mysql {
         if frozen { self.freeze() } else { self.thaw() }
     }
 
+    fn has_ended(&mut self) -> bool {
+        Self::has_ended(self)
+    }
+
     fn crash(&mut self) -> TempDir {
         Self::crash(self)
     }
@@ -185,6 +227,7 @@ impl Engine for mysql::Mysql {
             Kind::Slow => {
                 (format!("LOCK TABLES tenure_registers WRITE; SELECT SLEEP({seconds:.3}); UNLOCK TABLES"), "")
             }
+            Kind::DiskFull => ("FLUSH TABLES".to_owned(), ""),
             Kind::Flush => ("SET foreign_key_checks = 0; TRUNCATE TABLE tenure_registers".to_owned(), ""),
             _ => ("DELETE FROM tenure_registers WHERE kind = 'session'".to_owned(), ""),
         }
