@@ -628,6 +628,8 @@ pub enum Private {
     Postgres,
     /// MariaDB.
     Mysql,
+    /// Three members of a group of peers.
+    Peers,
 }
 
 const TORTURE_HELP: &str = "\

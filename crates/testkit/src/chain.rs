@@ -5,7 +5,7 @@
 //! and its answer, in that order, with every read between the write of what it saw and the next: which one pass along
 //! the chain tells, always as early as possible.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::judge::{Note, What};
 
@@ -93,11 +93,11 @@ struct Link<'a> {
 /// # Errors
 /// With the two operations that cannot both be.
 pub fn check(history: &[Operation]) -> Result<(), Why> {
-    let seen = seen(history);
+    let seen = Seen::of(history);
     let mut next: BTreeMap<Option<&str>, Link<'_>> = BTreeMap::new();
     for operation in history {
         let Operation::Write { expect, put, called, returned, applied } = operation else { continue };
-        let was_seen = seen.contains_key(&Some(put.as_str()));
+        let was_seen = seen.has(put);
         if *applied == Some(false) && was_seen {
             return Err(why(*called, *returned, format!("{put} was refused, and yet it was seen")));
         }
@@ -114,22 +114,67 @@ pub fn check(history: &[Operation]) -> Result<(), Why> {
     along_the_chain(&next, &seen)
 }
 
-/// What was seen of a version: the latest call and the earliest answer of reads that saw it.
-type Seen<'a> = BTreeMap<Option<&'a str>, (u64, u64)>;
+/// What was seen of a version.
+#[derive(Clone, Copy)]
+struct Sight {
+    /// When the last of those who saw it asked, and when that one was answered.
+    asked: u64,
+    told: u64,
+    /// When the first of them was answered.
+    first: u64,
+}
 
-fn seen(history: &[Operation]) -> Seen<'_> {
-    let mut seen = Seen::new();
-    for operation in history {
-        let (version, called, returned) = match operation {
-            Operation::Read { version, called, returned } => (version, *called, *returned),
-            // Whoever replaced a version has seen it.
-            Operation::Write { expect, applied: Some(true), returned, .. } => (expect, 0, *returned),
-            Operation::Write { .. } => continue,
-        };
-        let known = seen.entry(version.as_deref()).or_insert((0, u64::MAX));
-        *known = (known.0.max(called), known.1.min(returned));
+/// What was seen of every version.
+struct Seen<'a>(BTreeMap<Option<&'a str>, Sight>);
+
+impl<'a> Seen<'a> {
+    fn of(history: &'a [Operation]) -> Self {
+        let mut seen = Self(BTreeMap::new());
+        let mut open: BTreeMap<&str, &Option<String>> = BTreeMap::new();
+        for operation in history {
+            match operation {
+                Operation::Read { version, called, returned } => {
+                    seen.add(version.as_deref(), *called, *returned);
+                }
+                // Whoever replaced a version has seen it.
+                Operation::Write { expect, applied: Some(true), returned, .. } => {
+                    seen.add(expect.as_deref(), 0, *returned);
+                }
+                Operation::Write { expect, put, applied: None, .. } => drop(open.insert(put, expect)),
+                Operation::Write { .. } => {}
+            }
+        }
+        // So has one of whom nobody can tell what came of it, as soon as somebody saw what it wrote.
+        let mut found: Vec<&str> = open.keys().copied().filter(|put| seen.has(put)).collect();
+        while let Some(put) = found.pop() {
+            let Some(expect) = open.remove(put) else { continue };
+            seen.add(expect.as_deref(), 0, u64::MAX);
+            found.extend(expect.as_deref());
+        }
+        seen
     }
-    seen
+
+    fn add(&mut self, version: Option<&'a str>, called: u64, returned: u64) {
+        let known = self.0.entry(version).or_insert(Sight { asked: 0, told: 0, first: u64::MAX });
+        if called > known.asked {
+            (known.asked, known.told) = (called, returned);
+        }
+        known.first = known.first.min(returned);
+    }
+
+    fn has(&self, version: &str) -> bool {
+        self.0.contains_key(&Some(version))
+    }
+
+    /// When the last asked who saw it, and when that one was answered.
+    fn last(&self, version: Option<&str>) -> (u64, u64) {
+        self.0.get(&version).map_or((0, 0), |sight| (sight.asked, sight.told))
+    }
+
+    /// When the first who saw it was answered.
+    fn first(&self, version: &str) -> u64 {
+        self.0.get(&Some(version)).map_or(u64::MAX, |sight| sight.first)
+    }
 }
 
 /// Lets each write happen as early as it can; one that would have to happen after its answer, or after somebody had
@@ -137,14 +182,15 @@ fn seen(history: &[Operation]) -> Seen<'_> {
 fn along_the_chain(next: &BTreeMap<Option<&str>, Link<'_>>, seen: &Seen<'_>) -> Result<(), Why> {
     let (mut now, mut at, mut steps) = (0, None, 0);
     while let Some(link) = next.get(&at) {
-        let after = seen.get(&at).map_or(0, |(called, _)| *called);
-        now = now.max(link.called).max(after);
-        let seen_at = seen.get(&Some(link.put)).map_or(u64::MAX, |(_, returned)| *returned);
-        if now > link.returned.min(seen_at) {
+        let (asked, told) = seen.last(at);
+        now = now.max(link.called).max(asked);
+        let done_by = link.returned.min(seen.first(link.put));
+        if now > done_by {
             let before = at.unwrap_or("nothing");
             let text =
                 format!("{before} was still seen, or not yet there, after {} had replaced it", link.put);
-            return Err(why(link.returned.min(seen_at), now, text));
+            // What was seen may have become so as late as whoever saw it was answered.
+            return Err(why(done_by, now.max(told), text));
         }
         (at, steps) = (Some(link.put), steps + 1);
         if steps > next.len() {
@@ -154,23 +200,16 @@ fn along_the_chain(next: &BTreeMap<Option<&str>, Link<'_>>, seen: &Seen<'_>) -> 
     if steps == next.len() {
         return Ok(());
     }
-    let lost = next.iter().find(|(expect, _)| !reaches(next, **expect));
-    let (expect, put) = lost.map_or(("?", "?"), |(expect, link)| (expect.unwrap_or("nothing"), link.put));
-    let from = lost.map_or(0, |(_, link)| link.called);
-    Err(why(from, from, format!("{put} replaced {expect}, which nobody ever wrote")))
-}
-
-/// Whether a version lies on the chain that begins with absence.
-fn reaches(next: &BTreeMap<Option<&str>, Link<'_>>, version: Option<&str>) -> bool {
-    let mut at = None;
-    for _ in 0..=next.len() {
-        if at == version {
-            return true;
+    let written: BTreeSet<&str> = next.values().map(|link| link.put).collect();
+    let hanging = |expect: &Option<&str>| expect.is_some_and(|expect| !written.contains(expect));
+    match next.iter().find(|(expect, _)| hanging(expect)) {
+        Some((expect, link)) => {
+            let text =
+                format!("{} replaced {}, which nobody ever wrote", link.put, expect.unwrap_or_default());
+            Err(why(link.called, link.called, text))
         }
-        let Some(link) = next.get(&at) else { return false };
-        at = Some(link.put);
+        None => Err(why(0, now, "some versions come after themselves".to_owned())),
     }
-    false
 }
 
 fn why(from: u64, to: u64, text: String) -> Why {
@@ -207,6 +246,9 @@ mod tests {
             .unwrap();
         check(&[write("", "a", 1, 2, yes), write("a", "b", 3, 4, None), write("a", "c", 5, 6, yes)]).unwrap();
         check(&[write("", "a", 1, 2, yes), write("x", "b", 3, 4, Some(false)), read("a", 5, 6)]).unwrap();
+        // Nobody knows what came of `b` and `c`; whoever saw `c` knows about both.
+        let both = [write("a", "b", 3, 4, None), write("b", "c", 5, 6, None), read("c", 7, 8)];
+        check(&[&[write("", "a", 1, 2, yes)], &both[..]].concat()).unwrap();
     }
 
     #[test]
@@ -225,6 +267,14 @@ mod tests {
         let history = [write("", "a", 1, 2, yes), write("a", "b", 3, 4, yes), read("a", 5, 6)];
         assert!(fault(&history).contains("a was still seen"));
         assert!(fault(&[write("", "a", 1, 2, yes), read("", 3, 4)]).contains("nothing was still seen"));
+    }
+
+    /// Whatever made it so may have come as late as that.
+    #[test]
+    fn a_stale_read_reaches_until_it_was_answered() {
+        let history = [write("", "a", 1, 2, Some(true)), read("", 3, 9)];
+        let why = check(&history).expect_err("it must be refused");
+        assert_eq!((why.from, why.to), (2, 9));
     }
 
     #[test]

@@ -1,22 +1,20 @@
 //! The processes on the stage: started, killed, frozen, woken, and gone with the demo.
 
 use std::collections::BTreeMap;
-use std::fs::File;
-use std::io;
-use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
-use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use rustix::process::Signal;
 use tenure::Name;
 use tokio::io::{AsyncBufReadExt, BufReader};
-use tokio::process::{Child, ChildStdout, Command};
+use tokio::process::{Child, ChildStdout};
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::task::JoinHandle;
 
 use super::world::Happening;
 use crate::exit::Exit;
 use crate::process::clock::lease_now;
+use crate::process::copy::{Copy, last_words};
 
 /// A happening and when it was.
 pub(super) type News = (u64, Happening);
@@ -36,8 +34,7 @@ pub(super) struct Cast {
 
 #[derive(Debug)]
 struct Actor {
-    /// A process id may be given to another process as soon as its owner is reaped; this handle never is.
-    process: OwnedFd,
+    process: Copy,
     watcher: JoinHandle<()>,
 }
 
@@ -51,13 +48,10 @@ impl Cast {
     ///
     /// To be called on the main thread: a member dies with the thread that started it.
     pub(super) fn start(&mut self, node: &Name) -> Result<u32, Exit> {
-        let failed = |error: io::Error| {
-            Exit::Failed(format!("{node} could not be started: {error}; check that processes can be started"))
-        };
-        let mut child = self.command(node).map_err(failed)?.spawn().map_err(failed)?;
+        let dir = self.dir.display().to_string();
+        let args = ["demo", "--member", node.as_str(), "--dir", &dir];
+        let (process, mut child) = Copy::start(node.as_str(), &args, &self.log(node), Stdio::piped())?;
         let pid = child.id().unwrap_or_default();
-        let raw = Pid::from_raw(pid.cast_signed()).ok_or_else(|| failed(io::ErrorKind::NotFound.into()))?;
-        let process = pidfd_open(raw, PidfdFlags::empty()).map_err(|error| failed(error.into()))?;
         let said = child.stdout.take().expect("its output is a pipe");
         let watcher = tokio::spawn(watch(child, said, node.clone(), self.news.clone()));
         self.actors.insert(node.clone(), Actor { process, watcher });
@@ -81,14 +75,13 @@ impl Cast {
 
     /// What a member said on its way out, if it said anything.
     pub(super) fn last_words(&self, node: &Name) -> String {
-        let log = std::fs::read_to_string(self.log(node)).unwrap_or_default();
-        log.lines().last().unwrap_or("without a word").to_owned()
+        last_words(&self.log(node))
     }
 
     /// Kills all and waits until they are gone and everything they said was heard.
     pub(super) async fn dismiss(&mut self) {
         for (_, actor) in std::mem::take(&mut self.actors) {
-            let _ = pidfd_send_signal(&actor.process, Signal::KILL);
+            actor.process.signal(Signal::KILL);
             let _ = actor.watcher.await;
         }
     }
@@ -96,19 +89,9 @@ impl Cast {
     fn signal(&self, node: &Name, signal: Signal) -> u64 {
         let before = lease_now();
         if let Some(actor) = self.actors.get(node) {
-            // One that is gone already cannot be signalled, and need not be.
-            let _ = pidfd_send_signal(&actor.process, signal);
+            actor.process.signal(signal);
         }
         before
-    }
-
-    /// Not in the terminal's foreground group: Ctrl-C is for the demo, which then ends its members.
-    fn command(&self, node: &Name) -> io::Result<Command> {
-        let mut command = Command::new("/proc/self/exe");
-        command.args(["demo", "--member", node.as_str(), "--dir"]).arg(&self.dir);
-        command.process_group(0).kill_on_drop(true);
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(File::create(self.log(node))?);
-        Ok(command)
     }
 
     fn log(&self, node: &Name) -> PathBuf {

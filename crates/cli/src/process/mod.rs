@@ -14,6 +14,7 @@
 //! or fall silent. Which failure is covered by whom is a table in `docs/adr/0005-watchdog.md`.
 
 pub mod clock;
+pub mod copy;
 mod guard;
 mod job;
 mod keeper;

@@ -24,6 +24,10 @@ pub(super) enum Kind {
     Crowd,
     ReadOnly,
     Slow,
+    DiskFull,
+    MemberKill,
+    MemberFreeze,
+    MemberCut,
     Failover,
     Flush,
     DeleteRows,
@@ -36,6 +40,9 @@ pub(super) enum Kind {
     Clocks,
     Mixed,
 }
+
+/// The kind under which it is recorded that one of them was tried in vain.
+pub(super) const NOT_DONE: &str = "not-done";
 
 /// What a kind belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,7 +57,7 @@ pub(super) enum Group {
 }
 
 /// Every kind: its group, its name, and what it does.
-const TABLE: [(Kind, Group, &str, &str); 30] = [
+const TABLE: [(Kind, Group, &str, &str); 34] = [
     (Kind::Kill, Group::Process, "kill", "kill -9, started again later"),
     (Kind::FreezeShort, Group::Process, "freeze-short", "SIGSTOP for less than the ttl"),
     (Kind::FreezeLong, Group::Process, "freeze-long", "SIGSTOP for more than the ttl"),
@@ -70,6 +77,10 @@ const TABLE: [(Kind, Group, &str, &str); 30] = [
     (Kind::Crowd, Group::Store, "crowd", "out of connections"),
     (Kind::ReadOnly, Group::Store, "read-only", "the store takes no writes"),
     (Kind::Slow, Group::Store, "slow", "slow statements, held locks"),
+    (Kind::DiskFull, Group::Store, "disk-full", "no room on the disk of the store"),
+    (Kind::MemberKill, Group::Store, "member-kill", "kill -9 of one member of the group, started again"),
+    (Kind::MemberFreeze, Group::Store, "member-freeze", "SIGSTOP of one member of the group"),
+    (Kind::MemberCut, Group::Store, "member-cut", "nobody reaches one member of the group"),
     (
         Kind::Failover,
         Group::Store,
@@ -105,10 +116,20 @@ impl Kind {
         self.row().3
     }
 
+    /// Whether a strike is over when it has been done.
+    pub(super) fn lasts_by_itself(self) -> bool {
+        matches!(self, Self::Slow | Self::Flush | Self::DeleteRows | Self::Failover)
+    }
+
     /// Whether it holds from the beginning to the end, and is not done at some instant.
     pub(super) fn is_condition(self) -> bool {
         matches!(self, Self::Clocks | Self::Mixed)
     }
+}
+
+/// Whether a kind of that name is one of these.
+pub(super) fn is_kind(name: &str) -> bool {
+    TABLE.iter().any(|(_, _, known, _)| *known == name)
 }
 
 impl Group {

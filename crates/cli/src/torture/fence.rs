@@ -16,7 +16,7 @@ fn socket(dir: &Path) -> PathBuf {
 
 /// Decides about writes until it is dropped with its runtime.
 pub(super) fn serve(dir: &Path) -> std::io::Result<()> {
-    let pen = Pen::in_dir(dir, "fence")?;
+    let pen = Pen::in_dir(dir, "fence", 0)?;
     let listener = UnixListener::bind(socket(dir))?;
     let highest = Arc::new(Mutex::new(BTreeMap::new()));
     tokio::spawn(async move {
@@ -27,21 +27,21 @@ pub(super) fn serve(dir: &Path) -> std::io::Result<()> {
     Ok(())
 }
 
-/// One line for each write: role, token, node, process.
+/// One line for each write: role, token, node, life.
 async fn decide(stream: UnixStream, highest: Arc<Mutex<BTreeMap<String, u64>>>, pen: Pen) {
     let mut stream = BufReader::new(stream);
     let mut line = String::new();
     while stream.read_line(&mut line).await.is_ok_and(|length| length > 0) {
         let words: Vec<&str> = line.split_whitespace().collect();
-        let [role, token, node, pid] = words[..] else { return };
-        let (Ok(token), Ok(pid)) = (token.parse::<u64>(), pid.parse()) else { return };
+        let [role, token, node, life] = words[..] else { return };
+        let (Ok(token), Ok(life)) = (token.parse::<u64>(), life.parse()) else { return };
         {
             // Decided and noted under one lock, so that the notes are in the order of the decisions.
             let mut highest = highest.lock().unwrap_or_else(PoisonError::into_inner);
             let seen = highest.entry(role.to_owned()).or_insert(0);
             let taken = token >= *seen;
             *seen = token.max(*seen);
-            pen.of(node, pid).note(What::Fenced { role: role.to_owned(), token, taken });
+            pen.of(node, life).note(What::Fenced { role: role.to_owned(), token, taken });
         }
         if stream.write_all(b"\n").await.is_err() {
             return;
@@ -51,11 +51,11 @@ async fn decide(stream: UnixStream, highest: Arc<Mutex<BTreeMap<String, u64>>>, 
 }
 
 /// A leader's side of it.
-pub(super) fn client(dir: &Path, node: &str) -> Fence {
+pub(super) fn client(dir: &Path, node: &str, life: u32) -> Fence {
     let (path, node) = (socket(dir), node.to_owned());
     let connection = Arc::new(tokio::sync::Mutex::new(None));
     Arc::new(move |role, token| {
-        let line = format!("{role} {token} {node} {}\n", std::process::id());
+        let line = format!("{role} {token} {node} {life}\n");
         player::ignore(write(path.clone(), connection.clone(), line))
     })
 }

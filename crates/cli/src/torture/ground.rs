@@ -1,29 +1,46 @@
 //! The ground on which nodes stand: a private server that is attacked too, or a user's own store that is left alone.
 
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use tenure::store::Class;
 use tenure_testkit::judge::Injected;
 use tenure_testkit::judge::On;
 
-use super::fault::{Group, Kind};
+use super::fault::{Group, Kind, NOT_DONE};
+use super::servers::Done;
 use super::{links, servers};
 use crate::args::Private;
 use crate::exit::Exit;
 use crate::process::clock::lease_now;
 
-/// A server that can be attacked. What goes wrong in it is a panic that says what.
+/// A server that can be attacked. One that does not come back is a panic that says what.
 pub(super) trait Attacked: Send {
     /// Where nodes find it.
     fn url(&self) -> String;
     /// What can be done to it.
     fn able(&self) -> &'static [Kind];
-    /// Does it. What lasts by itself takes as long as `lasts`.
-    fn strike(&mut self, kind: Kind, lasts: Duration);
-    /// Undoes it.
-    fn heal(&mut self, kind: Kind);
+    /// Whether its data is on a disk that can be full.
+    fn has_disk(&self) -> bool {
+        false
+    }
+    /// Does it; or as much of it as can be done, and says why it was not all. What lasts by itself takes as long as
+    /// `lasts`.
+    fn strike(&mut self, kind: Kind, lasts: Duration) -> Done;
+    /// Undoes it, however much of it was done. May be asked again if it could not.
+    fn heal(&mut self, kind: Kind) -> Done;
 }
+
+/// What became of an attack.
+#[derive(Debug)]
+pub(super) struct Attack {
+    pub(super) injected: Injected,
+    /// What it was to be and why it could not be, if it could not.
+    pub(super) failed: Option<(Kind, String)>,
+}
+
+/// How often a healing that failed is tried, a second after the last.
+const TRIES: u32 = 60;
 
 /// See the [module](self).
 pub(super) struct Ground {
@@ -33,13 +50,15 @@ pub(super) struct Ground {
     pub(super) private: Option<Private>,
     server: Option<Arc<Mutex<Box<dyn Attacked>>>>,
     able: &'static [Kind],
+    has_disk: bool,
 }
 
 impl Ground {
     /// Starts a private server, or looks at the store of that URL.
-    pub(super) async fn open(private: Option<Private>, url: &str) -> Result<Self, Exit> {
+    pub(super) async fn open(private: Option<Private>, url: &str, kinds: &[Kind]) -> Result<Self, Exit> {
+        let small_disk = kinds.contains(&Kind::DiskFull);
         let server = match private {
-            Some(private) => Some(in_background(move || servers::start(private)).await?),
+            Some(private) => Some(in_background(move || servers::start(private, small_disk)).await?),
             None => None,
         };
         let (url, able) =
@@ -51,8 +70,10 @@ impl Ground {
         let store = tenure::store::open(&url)?;
         let description = store.describe().await?;
         store.close().await;
+        let has_disk = server.as_ref().is_some_and(|server| server.has_disk());
         let server = server.map(|server| Arc::new(Mutex::new(server)));
-        Ok(Self { url, about: description.about, class: description.class, private, server, able })
+        let (about, class) = (description.about, description.class);
+        Ok(Self { url, about, class, private, server, able, has_disk })
     }
 
     /// What of this can be done here, and what cannot, with the reason.
@@ -78,27 +99,35 @@ impl Ground {
             Group::Store | Group::Destroy if !self.able.contains(&kind) => {
                 Some("this store has no such fault")
             }
+            Group::Store if kind == Kind::DiskFull && !self.has_disk => {
+                Some("no disk of its own could be mounted for the store: that is for root")
+            }
             _ => None,
         }
     }
 
-    /// Attacks the server, for so long; tells when that was.
+    /// Attacks the server, for so long; tells when that was. What could not be done has troubled the store all the same.
     pub(super) async fn attack(
         server: Arc<Mutex<Box<dyn Attacked>>>,
         kind: Kind,
         lasts: Duration,
-    ) -> Result<Injected, Exit> {
+    ) -> Result<Attack, Exit> {
         in_background(move || {
-            let mut server = server.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+            let mut server = server.lock().unwrap_or_else(PoisonError::into_inner);
             let from = lease_now();
-            server.strike(kind, lasts);
-            if !matches!(kind, Kind::Slow | Kind::Flush | Kind::DeleteRows | Kind::Failover) {
+            let struck = server.strike(kind, lasts);
+            if struck.is_ok() && !kind.lasts_by_itself() {
                 std::thread::sleep(lasts);
             }
-            server.heal(kind);
+            heal(&mut **server, kind);
             let destroys = kind == Kind::Failover || kind.group() == Group::Destroy;
-            let what = format!("{} of the store", kind.name());
-            Injected { kind: kind.name().into(), what, from, to: lease_now(), on: On::Store, destroys }
+            let (name, what) = match &struck {
+                Ok(()) => (kind.name(), format!("{} of the store", kind.name())),
+                Err(_) => (NOT_DONE, format!("{} of the store, which could not be done", kind.name())),
+            };
+            let injected =
+                Injected { kind: name.into(), what, from, to: lease_now(), on: On::Store, destroys };
+            Attack { injected, failed: struck.err().map(|why| (kind, why)) }
         })
         .await
     }
@@ -115,9 +144,21 @@ impl Ground {
             Some(Private::RedisFailover) => "Redis, Sentinel",
             Some(Private::Postgres) => "PostgreSQL",
             Some(Private::Mysql) => "MariaDB",
+            Some(Private::Peers) => "Peers",
             None => "own store",
         }
     }
+}
+
+/// Heals until it is healed.
+fn heal(server: &mut dyn Attacked, kind: Kind) {
+    for _ in 1..TRIES {
+        if server.heal(kind).is_ok() {
+            return;
+        }
+        std::thread::sleep(Duration::from_secs(1));
+    }
+    server.heal(kind).unwrap_or_else(|why| panic!("{} could not be undone: {why}", kind.name()));
 }
 
 /// Runs what blocks; its panic becomes an error that says the same.

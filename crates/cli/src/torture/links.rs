@@ -1,4 +1,4 @@
-//! The links: a proxy for each node, and the URL that leads through it.
+//! The links: a proxy from each node to each server, and the URL that leads through them.
 
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::time::Duration;
@@ -7,77 +7,87 @@ use tenure_testkit::proxy::{Proxy, Way};
 
 use super::fault::Kind;
 
-/// A link for each node, if the store is reached over one.
+/// Links for each node, if the store is reached over any.
 #[derive(Debug)]
 pub(super) struct Links {
     url: String,
-    /// Where the host and the port stand in it.
+    /// Where the hosts and the ports stand in it.
     place: Option<std::ops::Range<usize>>,
-    proxies: Vec<Proxy>,
+    /// For each node, one to each server.
+    proxies: Vec<Vec<Proxy>>,
 }
 
 impl Links {
-    /// Links for so many nodes to the server in that URL.
+    /// Links for so many nodes to the servers in that URL.
     pub(super) fn to(url: &str, nodes: usize) -> Self {
-        let place = place(url);
-        let server = place.clone().and_then(|place| address(&url[place], url));
-        let proxies =
-            server.map(|server| (0..nodes).map(|_| Proxy::to(server)).collect()).unwrap_or_default();
-        Self { url: url.to_owned(), place, proxies }
+        let servers = servers(url).unwrap_or_default();
+        let proxies = if servers.is_empty() { 0 } else { nodes };
+        let each = |_| servers.iter().map(|server| Proxy::to(*server)).collect();
+        Self { url: url.to_owned(), place: place(url), proxies: (0..proxies).map(each).collect() }
     }
 
     /// The URL that a node is given.
     pub(super) fn url(&self, node: usize) -> String {
         match (self.proxies.get(node), &self.place) {
-            (Some(proxy), Some(place)) => {
+            (Some(proxies), Some(place)) => {
                 let mut url = self.url.clone();
-                url.replace_range(place.clone(), &proxy.address().to_string());
+                let addresses: Vec<String> =
+                    proxies.iter().map(|proxy| proxy.address().to_string()).collect();
+                url.replace_range(place.clone(), &addresses.join(","));
                 url
             }
             _ => self.url.clone(),
         }
     }
 
-    /// Troubles the link of a node.
+    /// Troubles the links of a node.
     pub(super) fn strike(&self, node: usize, kind: Kind, ttl: Duration) {
-        let Some(link) = self.proxies.get(node) else { return };
-        match kind {
-            Kind::Refuse => {
-                link.refuse(true);
-                link.reset();
-            }
-            Kind::Reset => link.reset(),
-            Kind::BlackHole => link.black_hole(),
-            Kind::LoseRequests => link.lose(Way::Up),
-            Kind::LoseReplies => link.lose(Way::Down),
-            Kind::Delay => {
-                link.delay(Way::Up, ttl / 20, Duration::ZERO);
-                link.delay(Way::Down, ttl / 20, Duration::ZERO);
-            }
-            Kind::Jitter => link.delay(Way::Down, Duration::ZERO, ttl / 3),
-            Kind::Throttle => link.throttle(Way::Down, 4_000),
-            Kind::CutReply => link.cut_after(Way::Down, 20),
-            _ => {}
+        for link in self.proxies.get(node).into_iter().flatten() {
+            strike(link, kind, ttl);
         }
     }
 
-    /// Heals the link of a node.
+    /// Heals the links of a node.
     pub(super) fn heal(&self, node: usize) {
-        if let Some(link) = self.proxies.get(node) {
-            link.heal();
-        }
+        self.proxies.get(node).into_iter().flatten().for_each(Proxy::heal);
     }
 }
 
-/// Whether a proxy can stand between: one host, no TLS, which would notice.
-pub(super) fn can_be_led(url: &str) -> bool {
-    place(url).is_some_and(|place| address(&url[place], url).is_some())
+fn strike(link: &Proxy, kind: Kind, ttl: Duration) {
+    match kind {
+        Kind::Refuse => {
+            link.refuse(true);
+            link.reset();
+        }
+        Kind::Reset => link.reset(),
+        Kind::BlackHole => link.black_hole(),
+        Kind::LoseRequests => link.lose(Way::Up),
+        Kind::LoseReplies => link.lose(Way::Down),
+        Kind::Delay => {
+            link.delay(Way::Up, ttl / 20, Duration::ZERO);
+            link.delay(Way::Down, ttl / 20, Duration::ZERO);
+        }
+        Kind::Jitter => link.delay(Way::Down, Duration::ZERO, ttl / 3),
+        Kind::Throttle => link.throttle(Way::Down, 4_000),
+        Kind::CutReply => link.cut_after(Way::Down, 20),
+        _ => {}
+    }
 }
 
-/// Where the host and the port stand in a URL that names one server.
+/// Whether a proxy can stand between: no TLS, which would notice, and no servers that tell each other's addresses.
+pub(super) fn can_be_led(url: &str) -> bool {
+    servers(url).is_some()
+}
+
+/// Every server that a URL names, if a proxy can stand before each.
+fn servers(url: &str) -> Option<Vec<SocketAddr>> {
+    url[place(url)?].split(',').map(|host| address(host, url)).collect()
+}
+
+/// Where the hosts and the ports stand in a URL.
 fn place(url: &str) -> Option<std::ops::Range<usize>> {
     let (scheme, rest) = url.split_once("://")?;
-    let plain = ["redis", "valkey", "postgres", "postgresql", "mysql", "mariadb"].contains(&scheme);
+    let plain = ["redis", "valkey", "postgres", "postgresql", "mysql", "mariadb", "peers"].contains(&scheme);
     let secure = ["sslmode=require", "sslmode=verify", "ssl-mode=", "tls=", "ca="]
         .iter()
         .any(|word| rest.contains(word));
@@ -87,7 +97,9 @@ fn place(url: &str) -> Option<std::ops::Range<usize>> {
     let authority = rest.find(['/', '?']).map_or(rest, |end| &rest[..end]);
     let host = authority.rfind('@').map_or(0, |at| at + 1);
     let begin = scheme.len() + 3;
-    (!authority.contains(',') && host < authority.len()).then(|| begin + host..begin + authority.len())
+    // Only of peers may there be several: clients ask whichever is named, and nobody tells them of others.
+    let single = scheme == "peers" || !authority.contains(',');
+    (single && host < authority.len()).then(|| begin + host..begin + authority.len())
 }
 
 fn address(host: &str, url: &str) -> Option<SocketAddr> {
@@ -106,12 +118,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_host_is_found_in_urls_that_name_one_server_without_tls() {
+    fn hosts_are_found_in_urls_that_a_proxy_can_lead() {
         let found = |url: &'static str| place(url).map(|place| &url[place]);
         assert_eq!(found("redis://127.0.0.1:7000/0"), Some("127.0.0.1:7000"));
         assert_eq!(found("postgres://user:p@ss@db:5432/app?x=1"), Some("db:5432"));
         assert_eq!(found("mysql://root@localhost/app"), Some("localhost"));
         assert_eq!(found("redis://[::1]:7000"), Some("[::1]:7000"));
+        assert_eq!(found("peers://a:1,b:2,c:3?secret-file=x"), Some("a:1,b:2,c:3"));
+        assert_eq!(servers("peers://127.0.0.1:1,127.0.0.1:2?secret-file=x").unwrap().len(), 2);
         for url in [
             "rediss://db:1",
             "redis+sentinel://a:1,b:2/main",

@@ -19,6 +19,8 @@ use crate::exit::Exit;
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct Member {
     pub(super) name: String,
+    /// Which process of the torture it is.
+    pub(super) life: u32,
     /// Where notes and the fence are.
     pub(super) dir: PathBuf,
     pub(super) store: String,
@@ -64,7 +66,7 @@ pub(super) async fn main(how: &str) -> Result<Exit, Exit> {
     set_parent_process_death_signal(Some(Signal::KILL)).map_err(|error| Exit::Failed(error.to_string()))?;
     let member: Member = serde_json::from_str(how).map_err(|error| Exit::Usage(error.to_string()))?;
     let failed = |error: std::io::Error| Exit::Failed(format!("no notes: {error}; is the disk full?"));
-    let pen = Pen::in_dir(&member.dir, &member.name).map_err(failed)?;
+    let pen = Pen::in_dir(&member.dir, &member.name, member.life).map_err(failed)?;
     let _meter = Meter::start(&pen, None);
     let store = open(&member, &pen).await;
     let clock = Arc::new(WrongWall { lease: LeaseClock::new(), seconds: member.wall });
@@ -85,7 +87,7 @@ pub(super) async fn main(how: &str) -> Result<Exit, Exit> {
             Err(_) => tokio::time::sleep(Duration::from_millis(50)).await,
         }
     };
-    let fence = fence::client(&member.dir, &member.name);
+    let fence = fence::client(&member.dir, &member.name, member.life);
     let mut careers = JoinSet::new();
     for number in 0..ROLES {
         let winds_down = number % 2 == 1;

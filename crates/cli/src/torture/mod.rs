@@ -26,7 +26,11 @@ mod report;
 mod servers;
 
 use std::io::IsTerminal;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
+
+use tokio::signal::unix::{SignalKind, signal};
 
 use crate::args::{Common, TortureArgs};
 use crate::exit::Exit;
@@ -86,6 +90,33 @@ impl Settings {
     }
 }
 
+/// Whether somebody wants it to end. Heard from before the first server is started: whoever just died would leave it
+/// behind.
+#[derive(Debug, Clone)]
+struct Stop(Arc<AtomicBool>);
+
+impl Stop {
+    fn listen() -> Result<Self, Exit> {
+        let failed = |error: std::io::Error| Exit::Failed(format!("no signals: {error}"));
+        let mut interrupt = signal(SignalKind::interrupt()).map_err(failed)?;
+        let mut terminate = signal(SignalKind::terminate()).map_err(failed)?;
+        let asked = Arc::new(AtomicBool::new(false));
+        let stop = Self(asked.clone());
+        tokio::spawn(async move {
+            tokio::select! {
+                _ = interrupt.recv() => {}
+                _ = terminate.recv() => {}
+            }
+            asked.store(true, Ordering::Release);
+        });
+        Ok(stop)
+    }
+
+    fn is_asked(&self) -> bool {
+        self.0.load(Ordering::Acquire)
+    }
+}
+
 /// Tortures, or is one of the nodes.
 ///
 /// # Errors
@@ -95,13 +126,14 @@ pub async fn main(common: &Common, args: TortureArgs) -> Result<Exit, Exit> {
         return member::main(how).await;
     }
     let settings = Settings::of(&args)?;
-    let ground = ground::Ground::open(args.private, &common.store_url()).await?;
+    let stop = Stop::listen()?;
+    let ground = ground::Ground::open(args.private, &common.store_url(), &settings.kinds).await?;
     let (able, unable) = ground.able(&settings.kinds);
     let plan = plan::plan(&settings, &able);
     if args.plan {
         return plan::show(&plan).and_then(|text| output::print(&text)).map(|()| Exit::Done);
     }
-    let record = nemesis::torture(&settings, ground, &able, &unable, plan).await?;
+    let record = nemesis::torture(&settings, ground, &able, &unable, plan, stop).await?;
     let verdict = record.judge();
     output::print(&report::text(&record, &verdict))?;
     let page = args.page.unwrap_or_else(|| format!("tenure-torture-{}.html", settings.seed).into());

@@ -7,17 +7,16 @@ use tempfile::TempDir;
 use tenure::store::{Class, Key, Query};
 use tenure::{Name, Operator, SharedStore, Timing};
 use tenure_testkit::judge::{self, Case, Injected, Meter, Note, On, Pen, Pile, Tail, Terms, Verdict, What};
-use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::{JoinHandle, JoinSet};
 
 use super::board::Board;
 use super::crew::Crew;
 use super::fault::{Group, Kind};
-use super::ground::Ground;
+use super::ground::{Attack, Ground};
 use super::links::Links;
 use super::member::{self, Member};
 use super::plan::{Strike, Target};
-use super::{ROLES, Settings, fence, member::name};
+use super::{ROLES, Settings, Stop, fence, member::name};
 use crate::exit::Exit;
 use crate::process::clock::lease_now;
 
@@ -35,6 +34,8 @@ pub(super) struct Record {
     pub(super) about: String,
     pub(super) class: Class,
     pub(super) unable: Vec<(Kind, &'static str)>,
+    /// What was tried and could not be done, each time.
+    pub(super) failed: Vec<(Kind, String)>,
     pub(super) notes: Vec<Note>,
     pub(super) acts: u64,
     pub(super) injected: Vec<Injected>,
@@ -76,10 +77,13 @@ pub(super) async fn torture(
     able: &[Kind],
     unable: &[(Kind, &'static str)],
     plan: Vec<Strike>,
+    stop: Stop,
 ) -> Result<Record, Exit> {
-    let mut nemesis = Nemesis::begin(settings, ground, able, plan)?;
+    let mut nemesis = Nemesis::begin(settings, ground, able, plan, stop)?;
     let ended = nemesis.run().await;
     nemesis.crew.dismiss().await;
+    // An attack that still goes on has the servers in its hands, and whoever leaves now leaves them behind.
+    while nemesis.tasks.join_next().await.is_some() {}
     nemesis.probe.abort();
     nemesis.operator.store().close().await;
     nemesis.read()?;
@@ -112,10 +116,13 @@ struct Nemesis {
     /// When a fault ends, how, and which one it is.
     chores: Vec<(u64, Chore, usize)>,
     /// Attacks on the store, and what operators do.
-    tasks: JoinSet<Result<Injected, Exit>>,
+    tasks: JoinSet<Result<Attack, Exit>>,
+    failed: Vec<(Kind, String)>,
+    stop: Stop,
     store_busy: bool,
     occupied: BTreeSet<usize>,
-    starts: u64,
+    /// How many processes there were.
+    starts: u32,
     tail: Tail,
     pile: Pile,
     /// Who was last seen to lead a role, and when.
@@ -129,12 +136,18 @@ struct Nemesis {
 }
 
 impl Nemesis {
-    fn begin(settings: &Settings, ground: Ground, able: &[Kind], plan: Vec<Strike>) -> Result<Self, Exit> {
+    fn begin(
+        settings: &Settings,
+        ground: Ground,
+        able: &[Kind],
+        plan: Vec<Strike>,
+        stop: Stop,
+    ) -> Result<Self, Exit> {
         let failed = |error: std::io::Error| Exit::Failed(format!("no temporary files: {error}; set TMPDIR"));
         let dir = tempfile::Builder::new().prefix("tenure-torture-").tempdir().map_err(failed)?;
         let namespace = Name::new(format!("torture-{}", settings.seed)).expect("a name");
         let store = tenure::store::open(&ground.url)?;
-        let pen = Pen::in_dir(dir.path(), "nemesis").map_err(failed)?;
+        let pen = Pen::in_dir(dir.path(), "nemesis", 0).map_err(failed)?;
         let disk = std::fs::File::create(dir.path().join("disk")).map_err(failed)?;
         let meter = Meter::start(&pen, Some(disk));
         let probe = tokio::spawn(probe(store.clone(), namespace.clone(), pen));
@@ -154,6 +167,8 @@ impl Nemesis {
             injected: Vec::new(),
             chores: Vec::new(),
             tasks: JoinSet::new(),
+            failed: Vec::new(),
+            stop,
             store_busy: false,
             occupied: BTreeSet::new(),
             starts: 0,
@@ -173,22 +188,15 @@ impl Nemesis {
         }
         self.until_led(lease_now()).await?;
         self.expected.0 = lease_now();
-        let failed = |error: std::io::Error| Exit::Failed(format!("no signals: {error}"));
-        let mut interrupt = signal(SignalKind::interrupt()).map_err(failed)?;
-        let mut terminate = signal(SignalKind::terminate()).map_err(failed)?;
         let mut ticks = tokio::time::interval(TICK);
         ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-        let (ends, mut turn, mut cut) = (later(self.expected.0, self.settings.lasts), 0_u64, false);
-        while lease_now() < ends && !cut {
-            tokio::select! {
-                _ = interrupt.recv() => cut = true,
-                _ = terminate.recv() => cut = true,
-                _ = ticks.tick() => {
-                    turn += 1;
-                    self.tick(turn).await?;
-                }
-            }
+        let (ends, mut turn) = (later(self.expected.0, self.settings.lasts), 0_u64);
+        while lease_now() < ends && !self.stop.is_asked() {
+            ticks.tick().await;
+            turn += 1;
+            self.tick(turn).await?;
         }
+        let cut = lease_now() < ends;
         self.heal().await?;
         self.until_led(lease_now()).await?;
         self.expected.1 = lease_now();
@@ -245,7 +253,7 @@ impl Nemesis {
     fn member(&mut self, node: usize) -> Member {
         self.starts += 1;
         let mut random =
-            fastrand::Rng::with_seed(self.settings.seed.wrapping_mul(31).wrapping_add(self.starts));
+            fastrand::Rng::with_seed(self.settings.seed.wrapping_mul(31).wrapping_add(self.starts.into()));
         let mixed = self.conditions.contains(&Kind::Mixed);
         let ttl = match random.u8(0..3) {
             0 if mixed => member::SHORTER.apply(self.settings.ttl),
@@ -255,6 +263,7 @@ impl Nemesis {
         let hour = random.i64(-3_600..=3_600);
         Member {
             name: name(node),
+            life: self.starts,
             dir: self.dir.path().to_owned(),
             store: self.links.url(node),
             namespace: self.namespace.to_string(),
@@ -385,8 +394,9 @@ impl Nemesis {
         Ok(())
     }
 
-    fn finished(&mut self, injected: Injected) {
+    fn finished(&mut self, Attack { injected, failed }: Attack) {
         self.store_busy &= injected.on != On::Store;
+        self.failed.extend(failed);
         self.injected.push(injected);
     }
 
@@ -395,7 +405,10 @@ impl Nemesis {
         let node = self.target(strike).map_or_else(|| name(0), name);
         self.board.tell(&format!("{} ({})", strike.kind.name(), member::role(strike.role)));
         let operator = self.operator.clone();
-        self.tasks.spawn(async move { Ok(operate(operator, strike, node).await) });
+        self.tasks.spawn(async move {
+            let injected = operate(operator, strike, node).await;
+            Ok(Attack { injected, failed: None })
+        });
     }
 
     /// Ends every fault, and waits until it has ended.
@@ -410,7 +423,7 @@ impl Nemesis {
     /// Waits until every role was led after `since`; at the end of patience the judge will say that it was not.
     async fn until_led(&mut self, since: u64) -> Result<(), Exit> {
         let limit = later(since, PATIENCE);
-        while lease_now() < limit {
+        while lease_now() < limit && !(self.expected.0 == 0 && self.stop.is_asked()) {
             self.read()?;
             self.raise_the_fallen()?;
             if self.leaders.len() == ROLES && self.leaders.values().all(|(_, at)| *at > since) {
@@ -419,6 +432,9 @@ impl Nemesis {
             tokio::time::sleep(TICK).await;
         }
         if self.expected.0 == 0 {
+            if self.stop.is_asked() {
+                return Err(Exit::Failed("ended before anybody was elected".to_owned()));
+            }
             let words =
                 self.fallen.first().map(|(key, words)| format!("; {key}: {words}")).unwrap_or_default();
             return Err(Exit::Failed(format!("nobody was elected in {PATIENCE:?}{words}")));
@@ -447,6 +463,7 @@ impl Nemesis {
             about: self.ground.about,
             class: self.ground.class,
             unable: unable.to_vec(),
+            failed: self.failed,
             acts: self.pile.acts(),
             notes: self.pile.into_notes(),
             injected,

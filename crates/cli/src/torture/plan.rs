@@ -74,7 +74,7 @@ fn lasts(kind: Kind) -> (f64, f64) {
         Kind::Reset | Kind::CutReply | Kind::Transfer | Kind::StepDown | Kind::Flush | Kind::DeleteRows => {
             (0.1, 0.1)
         }
-        Kind::StoreKill | Kind::StoreFreeze => (0.1, 1.5),
+        Kind::StoreKill | Kind::StoreFreeze | Kind::DiskFull => (0.1, 1.5),
         Kind::Failover => (0.3, 0.5),
         _ => (0.3, 2.5),
     }

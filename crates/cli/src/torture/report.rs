@@ -7,7 +7,7 @@ use std::time::Duration;
 use tenure::store::Class;
 use tenure_testkit::judge::{Verdict, Wrong};
 
-use super::fault::Kind;
+use super::fault::{Kind, is_kind};
 use super::nemesis::Record;
 use crate::exit::Exit;
 
@@ -17,7 +17,7 @@ const TOLD: usize = 10;
 /// How often each kind of fault was done.
 pub(super) fn faults(record: &Record) -> BTreeMap<&str, usize> {
     let mut count = BTreeMap::new();
-    for fault in record.injected.iter().filter(|fault| fault.kind != "class-c") {
+    for fault in record.injected.iter().filter(|fault| is_kind(&fault.kind)) {
         *count.entry(fault.kind.as_str()).or_insert(0) += 1;
     }
     count
@@ -66,6 +66,19 @@ fn unable(record: &Record, text: &mut String) {
     }
     for (why, kinds) in reasons {
         let _ = writeln!(text, "not done:   {} ({why})", kinds.join(", "));
+    }
+    let mut failed: BTreeMap<Kind, Vec<&str>> = BTreeMap::new();
+    for (kind, why) in &record.failed {
+        failed.entry(*kind).or_default().push(why);
+    }
+    for (kind, whys) in failed {
+        let _ = writeln!(
+            text,
+            "not done:   {}, {} times, the last: {}",
+            kind.name(),
+            whys.len(),
+            whys[whys.len() - 1]
+        );
     }
 }
 

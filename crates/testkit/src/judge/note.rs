@@ -18,7 +18,7 @@ pub struct Note {
     pub t: u64,
     /// By whom.
     pub node: String,
-    /// In which process.
+    /// In which of its lives: each process is another.
     pub pid: u32,
     /// What.
     #[serde(flatten)]
@@ -125,18 +125,18 @@ enum Paper {
 }
 
 impl Pen {
-    /// A new file for this process, in a directory that [`read_dir`] or [`Tail`] reads.
+    /// A new file for this process, in a directory that [`read_dir`] or [`Tail`] reads. `life` stands for the process:
+    /// its id would not do, because within an hour the kernel gives the same one to another.
     ///
     /// # Errors
     /// If it cannot be made.
-    pub fn in_dir(dir: &Path, node: &str) -> io::Result<Self> {
-        let pid = std::process::id();
-        let path = dir.join(format!("{node}-{pid}.{NOTES}"));
+    pub fn in_dir(dir: &Path, node: &str, life: u32) -> io::Result<Self> {
+        let path = dir.join(format!("{node}-{life}.{NOTES}"));
         let file = File::options().append(true).create_new(true).open(path)?;
-        Ok(Self { node: node.to_owned(), pid, paper: Arc::new(Mutex::new(Paper::File(file))) })
+        Ok(Self { node: node.to_owned(), pid: life, paper: Arc::new(Mutex::new(Paper::File(file))) })
     }
 
-    /// Notes of several nodes in this process, to be [taken](Self::take) at the end. `life` stands for the process id.
+    /// Notes of several nodes in this process, to be [taken](Self::take) at the end. `life` stands for the process.
     #[must_use]
     pub fn in_memory(node: &str, life: u32) -> Self {
         let paper = Arc::new(Mutex::new(Paper::Memory(Vec::new())));

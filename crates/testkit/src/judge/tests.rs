@@ -271,7 +271,7 @@ fn a_pile_keeps_what_matters() {
 fn notes_survive_a_file_and_a_torn_line() {
     use std::io::Write as _;
     let dir = tempfile::tempdir().unwrap();
-    let pen = Pen::in_dir(dir.path(), "a").unwrap();
+    let pen = Pen::in_dir(dir.path(), "a", 1).unwrap();
     let mut tail = Tail::of(dir.path());
     pen.note(What::Joined { ttl: 5 });
     pen.note(What::Act { role: "r".into(), token: 1, leads: true, until: u64::MAX });

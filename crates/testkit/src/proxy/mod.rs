@@ -211,7 +211,7 @@ impl Proxy {
     fn wait_until_listening(&self, wanted: bool) {
         let began = Instant::now();
         while (self.tally.listening.load(Ordering::SeqCst) == 1) != wanted {
-            assert!(began.elapsed() < Duration::from_secs(30), "the proxy follows");
+            assert!(began.elapsed() < Duration::from_secs(60), "the proxy follows");
             std::thread::sleep(Duration::from_micros(200));
         }
     }

@@ -2,16 +2,18 @@
 //!
 //! A server that is not installed is a failure that says what to install, never a skip.
 
+pub mod disk;
 pub mod mysql;
 pub mod postgres;
 pub mod redis;
 
-use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use rustix::net::{self, AddressFamily, SocketFlags, SocketType, sockopt};
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use tempfile::TempDir;
 
@@ -37,15 +39,21 @@ pub fn scratch() -> TempDir {
     made.expect("a temporary directory")
 }
 
-/// A port of the loopback interface that nobody uses. Somebody else may take it before the server does; then the
-/// server does not start, and the test says so.
+/// A port of the loopback interface that nobody else gets as long as this process lives, even while its server is down:
+/// a socket is bound to it that never listens. Servers may listen on it all the same, because they, as all do, set
+/// `SO_REUSEADDR`; until one does, connections are refused.
 ///
 /// # Panics
 /// If there is none.
 #[must_use]
 pub fn free_port() -> u16 {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a loopback port");
-    listener.local_addr().expect("a bound socket").port()
+    let keeper = net::socket_with(AddressFamily::INET, SocketType::STREAM, SocketFlags::CLOEXEC, None);
+    let keeper = keeper.expect("a socket");
+    sockopt::set_socket_reuseaddr(&keeper, true).expect("a port can be kept");
+    net::bind(&keeper, &SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).expect("a loopback port");
+    let address = net::getsockname(&keeper).expect("a bound socket has an address");
+    std::mem::forget(keeper);
+    SocketAddr::try_from(address).expect("an address of the loopback interface").port()
 }
 
 /// Finds a program in `PATH` or in one of the folders where Debian puts servers.
@@ -120,6 +128,11 @@ impl Server {
         Pid::from_child(&self.child)
     }
 
+    /// Whether it has ended by itself.
+    pub fn has_ended(&mut self) -> bool {
+        !matches!(self.child.try_wait(), Ok(None))
+    }
+
     /// Freezes or thaws every process of it: SIGSTOP, SIGCONT.
     ///
     /// # Panics
@@ -154,9 +167,7 @@ impl Drop for Server {
 /// all are the same.
 fn template(server: &str, version: &str, make: impl FnOnce(&Path) -> PathBuf) -> PathBuf {
     let version: String = version.chars().filter(|c| c.is_ascii_digit() || *c == '.').collect();
-    let program = std::env::current_exe().expect("a test program has a path");
-    let target = program.parent().and_then(Path::parent).expect("it lies in target/");
-    let place = target.join(format!("{server}-template-{version}"));
+    let place = beside().join(format!("{server}-template-{version}"));
     if !place.exists() {
         let dir = scratch();
         let made = make(dir.path());
@@ -167,6 +178,13 @@ fn template(server: &str, version: &str, make: impl FnOnce(&Path) -> PathBuf) ->
         }
     }
     place
+}
+
+/// Where it is kept: in `target/`, with what was built; in the temporary directory if this program was installed.
+fn beside() -> PathBuf {
+    let program = std::env::current_exe().unwrap_or_default();
+    let target = program.ancestors().find(|folder| folder.join("CACHEDIR.TAG").is_file());
+    target.map_or_else(std::env::temp_dir, Path::to_owned)
 }
 
 fn copy(from: &Path, to: &Path) {

@@ -48,7 +48,15 @@ impl Mysql {
     /// If it is not installed or does not come up.
     #[must_use]
     pub fn start(settings: &[&str]) -> Self {
-        let dir = scratch();
+        Self::start_in(scratch(), settings)
+    }
+
+    /// As [`start`](Self::start), in an empty folder that somebody has made.
+    ///
+    /// # Panics
+    /// If it is not installed or does not come up.
+    #[must_use]
+    pub fn start_in(dir: TempDir, settings: &[&str]) -> Self {
         copy(template(), &dir.path().join("data"));
         let settings = settings.iter().map(|setting| (*setting).to_owned()).collect();
         let mut mysql = Self { server: None, settings, port: free_port() };
@@ -79,6 +87,11 @@ impl Mysql {
     pub fn general_log(&self) -> String {
         let log = self.server.as_ref().map(|server| std::fs::read(server.dir().join("data/general.log")));
         log.and_then(Result::ok).map(|log| String::from_utf8_lossy(&log).into_owned()).unwrap_or_default()
+    }
+
+    /// Whether it has ended by itself.
+    pub fn has_ended(&mut self) -> bool {
+        self.server.as_mut().is_none_or(Server::has_ended)
     }
 
     /// Freezes it.

@@ -32,7 +32,15 @@ impl Postgres {
     /// If it is not installed or does not come up.
     #[must_use]
     pub fn start(settings: &[&str]) -> Self {
-        let dir = scratch();
+        Self::start_in(scratch(), settings)
+    }
+
+    /// As [`start`](Self::start), in an empty folder that somebody has made.
+    ///
+    /// # Panics
+    /// If it is not installed or does not come up.
+    #[must_use]
+    pub fn start_in(dir: TempDir, settings: &[&str]) -> Self {
         copy(template(), &dir.path().join("data"));
         hand_over(dir.path());
         let settings = settings.iter().map(|setting| (*setting).to_owned()).collect();
@@ -64,6 +72,11 @@ impl Postgres {
     pub fn log(&self) -> String {
         let log = self.server.as_ref().map(|server| std::fs::read(server.dir().join("server.log")));
         log.and_then(Result::ok).map(|log| String::from_utf8_lossy(&log).into_owned()).unwrap_or_default()
+    }
+
+    /// Whether it has ended by itself.
+    pub fn has_ended(&mut self) -> bool {
+        self.server.as_mut().is_none_or(Server::has_ended)
     }
 
     /// Freezes every process of it.

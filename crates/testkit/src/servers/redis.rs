@@ -12,6 +12,9 @@ use super::{Server, free_port, program, scratch};
 
 const PACKAGE: &str = "redis-server";
 
+/// How long a server may take to answer what it answers in a moment, on a machine that does something else.
+const PATIENCE: Duration = Duration::from_secs(60);
+
 /// Settings of a server that keeps every acknowledged write.
 pub const DURABLE: &[&str] =
     &["--appendonly", "yes", "--appendfsync", "always", "--auto-aof-rewrite-percentage", "0"];
@@ -58,8 +61,16 @@ pub fn sentinel(port: u16, quorum: u32) -> Server {
     write_sentinel_file(&file, own, port, quorum);
     let mut command = Command::new(program("redis-server", PACKAGE, &["/usr/bin", "/usr/local/bin"]));
     command.arg(&file).arg("--sentinel");
-    Server::start("redis-sentinel", dir, own, &mut command, is_ready)
+    let sentinel = Server::start("redis-sentinel", dir, own, &mut command, is_ready);
+    // A version that does not know this is slower, and no worse.
+    let _ = ask(sentinel.address(), &[&["SENTINEL", "DEBUG"][..], UNSHAKEN].concat());
+    sentinel
 }
+
+/// A Sentinel that could not run for two seconds does nothing at all for the next thirty ("tilt"), and one that has not
+/// heard of a server for ten seconds does not promote it: on a busy machine that is the rule.
+const UNSHAKEN: &[&str] =
+    &["tilt-trigger", "3600000", "tilt-period", "1000", "info-period", "1000", "publish-period", "500"];
 
 fn write_sentinel_file(file: &Path, own: u16, port: u16, quorum: u32) {
     let text = format!(
@@ -84,12 +95,16 @@ pub fn tell(address: SocketAddr, words: &[&str]) {
 /// If the server cannot be reached.
 #[must_use]
 pub fn ask(address: SocketAddr, words: &[&str]) -> String {
-    try_ask(address, words).unwrap_or_else(|error| panic!("{words:?}: {error}"))
+    try_ask(address, words, PATIENCE).unwrap_or_else(|error| panic!("{words:?}: {error}"))
 }
 
-fn try_ask(address: SocketAddr, words: &[&str]) -> std::io::Result<String> {
+/// As [`ask`], and waits no longer than this for each part of the answer.
+///
+/// # Errors
+/// If the server cannot be reached, or does not answer.
+pub fn try_ask(address: SocketAddr, words: &[&str], patience: Duration) -> std::io::Result<String> {
     let mut stream = TcpStream::connect(address)?;
-    stream.set_read_timeout(Some(Duration::from_secs(5)))?;
+    stream.set_read_timeout(Some(patience))?;
     stream.write_all([request(words), request(&["PING", END])].concat().as_bytes())?;
     let (mut answer, mut some) = (Vec::new(), [0; 4096]);
     loop {
@@ -117,7 +132,8 @@ fn request(words: &[&str]) -> String {
 
 /// Whether it answers: with a pong, or by asking for a password.
 fn is_ready(address: SocketAddr) -> bool {
-    try_ask(address, &["PING"]).is_ok_and(|answer| answer.contains("PONG") || answer.contains("NOAUTH"))
+    let answer = try_ask(address, &["PING"], Duration::from_secs(5));
+    answer.is_ok_and(|answer| answer.contains("PONG") || answer.contains("NOAUTH"))
 }
 
 /// One figure of the server's own statistics, such as `run_id` or `total_commands_processed`.

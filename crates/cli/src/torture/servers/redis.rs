@@ -1,0 +1,305 @@
+//! One durable Redis server, and a primary with a replica and Sentinels.
+
+use std::io::{Read as _, Write as _};
+use std::net::{SocketAddr, TcpStream};
+use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
+use tempfile::TempDir;
+use tenure_testkit::servers::{Server, free_port, redis, scratch};
+
+use super::home::Home;
+use super::{Done, PATIENCE, until};
+use crate::torture::fault::Kind;
+use crate::torture::ground::Attacked;
+
+/// One durable server.
+pub(super) struct Redis {
+    server: Option<Server>,
+    port: u16,
+    stopped: Option<TempDir>,
+    older: Option<TempDir>,
+    /// A connection from before there were too many.
+    kept: Option<TcpStream>,
+    home: Home,
+}
+
+impl Redis {
+    pub(super) fn start(home: Home) -> Self {
+        let (dir, port) = (home.folder(), free_port());
+        let mut this = Self { server: None, port, stopped: None, older: None, kept: None, home };
+        this.launch(dir);
+        this
+    }
+
+    fn address(&self) -> SocketAddr {
+        ([127, 0, 0, 1], self.port).into()
+    }
+
+    fn crash(&mut self) -> Result<TempDir, String> {
+        self.server.take().map(Server::crash).ok_or_else(|| "it does not run".to_owned())
+    }
+
+    fn launch(&mut self, dir: TempDir) {
+        self.server = Some(redis::start_in(dir, self.port, redis::DURABLE));
+    }
+
+    fn signal(&self, signal: Signal) {
+        if let Some(server) = &self.server {
+            server.signal(signal);
+        }
+    }
+
+    fn tell(&self, words: &[&str]) -> Done {
+        tell(self.address(), words)
+    }
+
+    fn crowd(&mut self) -> Done {
+        let connected = TcpStream::connect(self.address()).map_err(|error| error.to_string());
+        let kept = self.kept.insert(connected?);
+        say(kept, "CONFIG SET maxclients 1")?;
+        say(kept, "CLIENT KILL TYPE normal SKIPME yes")
+    }
+
+    /// On the connection that was kept; on a new one if that is gone, for then there is room.
+    fn disperse(&mut self) -> Done {
+        const ROOM: &str = "CONFIG SET maxclients 10000";
+        match self.kept.take().map(|mut kept| say(&mut kept, ROOM)) {
+            Some(Ok(())) => Ok(()),
+            _ => self.tell(&ROOM.split(' ').collect::<Vec<_>>()),
+        }
+    }
+
+    /// The server holds back every answer, also that to our own next question: the call lasts as long as the pause.
+    fn pause(&self, lasts: Duration) -> Done {
+        let began = Instant::now();
+        self.tell(&["CLIENT", "PAUSE", &lasts.as_millis().to_string(), "ALL"])?;
+        std::thread::sleep(lasts.saturating_sub(began.elapsed()));
+        Ok(())
+    }
+
+    /// A server that cannot write its log gives up, and is started again when there is room.
+    fn make_room(&mut self) -> Done {
+        self.home.clear()?;
+        until("the server answers again", || {
+            if self.server.as_mut().is_some_and(Server::has_ended)
+                && let Ok(dir) = self.crash()
+            {
+                self.launch(dir);
+            }
+            self.tell(&["PING"]).is_ok()
+        })
+    }
+}
+
+/// One command, each word one argument.
+fn tell(address: SocketAddr, words: &[&str]) -> Done {
+    match redis::try_ask(address, words, PATIENCE) {
+        Ok(answer) if answer.starts_with('-') => Err(format!("{words:?}: {answer}")),
+        Ok(_) => Ok(()),
+        Err(error) => Err(format!("{words:?}: {error}")),
+    }
+}
+
+/// One command on a connection that is kept.
+fn say(stream: &mut TcpStream, command: &str) -> Done {
+    let mut answer = [0; 256];
+    let said = stream
+        .set_read_timeout(Some(PATIENCE))
+        .and_then(|()| stream.write_all(format!("{command}\r\n").as_bytes()))
+        .and_then(|()| stream.read(&mut answer));
+    match said {
+        Ok(length) if length > 0 && answer[0] != b'-' => Ok(()),
+        Ok(length) => Err(format!("{command}: {}", String::from_utf8_lossy(&answer[..length]))),
+        Err(error) => Err(format!("{command}: {error}")),
+    }
+}
+
+const DELETE_SESSIONS: &str =
+    "for _, key in ipairs(redis.call('KEYS', 'tenure:*:session')) do redis.call('DEL', key) end return 1";
+
+impl Attacked for Redis {
+    fn url(&self) -> String {
+        format!("redis://{}/0", self.address())
+    }
+
+    fn able(&self) -> &'static [Kind] {
+        use Kind::{Crowd, DeleteRows, DiskFull, Flush, ReadOnly, Restore, Slow, StoreFreeze, StoreKill};
+        &[StoreKill, StoreFreeze, Crowd, ReadOnly, Slow, DiskFull, Flush, DeleteRows, Restore]
+    }
+
+    fn has_disk(&self) -> bool {
+        self.home.has_disk()
+    }
+
+    fn strike(&mut self, kind: Kind, lasts: Duration) -> Done {
+        match kind {
+            Kind::StoreKill => self.stopped = Some(self.crash()?),
+            Kind::StoreFreeze => self.signal(Signal::STOP),
+            Kind::Crowd => return self.crowd(),
+            Kind::ReadOnly => return self.tell(&["CONFIG", "SET", "min-replicas-to-write", "1"]),
+            Kind::Slow => return self.pause(lasts),
+            Kind::DiskFull => return self.home.fill(),
+            Kind::Flush => return self.tell(&["FLUSHALL"]),
+            Kind::DeleteRows => return self.tell(&["EVAL", DELETE_SESSIONS, "0"]),
+            Kind::Restore => {
+                let dir = self.crash()?;
+                self.older = Some(self.home.copy_of(dir.path()));
+                self.launch(dir);
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn heal(&mut self, kind: Kind) -> Done {
+        match kind {
+            Kind::StoreKill => {
+                if let Some(dir) = self.stopped.take() {
+                    self.launch(dir);
+                }
+            }
+            Kind::StoreFreeze => self.signal(Signal::CONT),
+            Kind::Crowd => return self.disperse(),
+            Kind::DiskFull => return self.make_room(),
+            Kind::ReadOnly => return self.tell(&["CONFIG", "SET", "min-replicas-to-write", "0"]),
+            Kind::Restore => {
+                if let Some(older) = self.older.take() {
+                    drop(self.crash()?);
+                    self.launch(older);
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
+/// A primary, a replica, three Sentinels: acknowledged writes can vanish.
+pub(super) struct Failover {
+    servers: [Option<Server>; 2],
+    ports: [u16; 2],
+    sentinels: Vec<Server>,
+}
+
+/// After how long Sentinels that have not promoted the replica by themselves are told to, and told again. They try again
+/// by themselves only seconds after a try that failed, and on a machine that stands still every try may.
+const NUDGE: Duration = Duration::from_secs(10);
+
+/// A replica is sent the data at once, and does not wait five seconds for others to ask for it too.
+const AT_ONCE: [&str; 2] = ["--repl-diskless-sync-delay", "0"];
+
+impl Failover {
+    pub(super) fn start() -> Self {
+        let primary = redis::start(&[redis::FORGETFUL, &AT_ONCE].concat());
+        let ports = [primary.port(), free_port()];
+        let mut this = Self { servers: [Some(primary), None], ports, sentinels: Vec::new() };
+        this.launch(1, Some(0));
+        this.sentinels = (0..3).map(|_| redis::sentinel(ports[0], 2)).collect();
+        until("the Sentinels know each other, the primary and the replica", || this.is_well(0))
+            .unwrap_or_else(|why| panic!("{why}"));
+        this
+    }
+
+    /// Starts a server without data, as a primary or as a replica of the other.
+    fn launch(&mut self, which: usize, of: Option<usize>) {
+        let port = of.map(|other| self.ports[other].to_string());
+        let follow: Vec<&str> =
+            port.iter().flat_map(|port| ["--replicaof", "127.0.0.1", port.as_str()]).collect();
+        let settings = [redis::FORGETFUL, &AT_ONCE, &follow].concat();
+        self.servers[which] = Some(redis::start_in(scratch(), self.ports[which], &settings));
+    }
+
+    /// What a Sentinel answers, cut into words; nothing if it does not.
+    fn ask(sentinel: &Server, words: &[&str]) -> Vec<String> {
+        let answer = redis::try_ask(sentinel.address(), words, Duration::from_secs(5)).unwrap_or_default();
+        answer.split("\r\n").map(str::to_owned).collect()
+    }
+
+    /// Which of the two all Sentinels say is the primary.
+    fn primary(&self) -> Option<usize> {
+        let held = |sentinel: &Server| {
+            let told = Self::ask(sentinel, &["SENTINEL", "get-master-addr-by-name", "main"]);
+            (0..2).find(|which| told.contains(&self.ports[*which].to_string()))
+        };
+        let first = held(&self.sentinels[0])?;
+        self.sentinels.iter().all(|sentinel| held(sentinel) == Some(first)).then_some(first)
+    }
+
+    /// Whether every Sentinel holds this one for the primary, sees nothing wrong with either, and sees the others.
+    fn is_well(&self, primary: usize) -> bool {
+        let replica = self.ports[1 - primary].to_string();
+        let sees = |sentinel: &Server| {
+            let about = Self::ask(sentinel, &["SENTINEL", "master", "main"]);
+            let replicas = Self::ask(sentinel, &["SENTINEL", "replicas", "main"]);
+            let others = Self::ask(sentinel, &["SENTINEL", "ckquorum", "main"]);
+            of(&about, "flags") == Some("master")
+                && of(&about, "num-other-sentinels") == Some("2")
+                && of(&replicas, "port") == Some(replica.as_str())
+                && of(&replicas, "flags") == Some("slave")
+                && of(&replicas, "master-link-status") == Some("ok")
+                && others.first().is_some_and(|word| word.starts_with("+OK 3"))
+        };
+        self.primary() == Some(primary) && self.sentinels.iter().all(sees)
+    }
+
+    /// Waits for the promotion; the Sentinels do it by themselves, as a rule.
+    fn promotion(&self, of: usize) -> Done {
+        let (mut asked, address) = (Instant::now(), SocketAddr::from(([127, 0, 0, 1], self.ports[of])));
+        until("the Sentinels promote the replica", || {
+            if asked.elapsed() > NUDGE {
+                asked = Instant::now();
+                let _ = Self::ask(&self.sentinels[0], &["SENTINEL", "failover", "main"]);
+            }
+            let role = || redis::try_ask(address, &["INFO", "replication"], NUDGE).unwrap_or_default();
+            self.primary() == Some(of) && role().contains("role:master")
+        })
+    }
+}
+
+/// The value after a name, in an answer of names and values.
+fn of<'a>(answer: &'a [String], name: &str) -> Option<&'a str> {
+    let at = answer.iter().position(|word| word == name)?;
+    answer.get(at + 2).map(String::as_str)
+}
+
+impl Attacked for Failover {
+    fn url(&self) -> String {
+        let sentinels: Vec<String> =
+            self.sentinels.iter().map(|server| server.address().to_string()).collect();
+        format!("redis+sentinel://{}/main/0?timeout=500ms", sentinels.join(","))
+    }
+
+    fn able(&self) -> &'static [Kind] {
+        &[Kind::Failover]
+    }
+
+    /// What the primary acknowledges while the replica stands still is lost with it.
+    fn strike(&mut self, _: Kind, lasts: Duration) -> Done {
+        let mut primary = None;
+        until("the Sentinels see both servers well after the last time", || {
+            primary = (0..2).find(|which| self.is_well(*which));
+            primary.is_some()
+        })?;
+        let primary = primary.unwrap_or_default();
+        let replica = 1 - primary;
+        let (old, new) = (self.servers[primary].take(), self.servers[replica].as_ref());
+        if let Some(new) = new {
+            new.signal(Signal::STOP);
+            std::thread::sleep(lasts);
+            drop(old);
+            new.signal(Signal::CONT);
+        }
+        self.promotion(replica)
+    }
+
+    /// Whoever is down comes back, without data: behind the other if that is the primary now, and otherwise as what the
+    /// Sentinels still hold it for.
+    fn heal(&mut self, _: Kind) -> Done {
+        let Some(down) = (0..2).find(|which| self.servers[*which].is_none()) else { return Ok(()) };
+        let other = 1 - down;
+        let follows = (self.primary() == Some(other)).then_some(other);
+        self.launch(down, follows);
+        Ok(())
+    }
+}
