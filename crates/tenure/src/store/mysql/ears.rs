@@ -1,7 +1,8 @@
 //! The connection that listens, on a server that has nothing to listen to.
 //!
 //! It sleeps inside the server, in a statement that anybody can tell by its comment. Whoever has committed something that
-//! rings looks up the sleepers and interrupts them; they read what changed by the number of the bell, and sleep again.
+//! rings looks up the sleepers and interrupts them (`bell`); they read what changed by the number of the bell, rest, look
+//! once more, and sleep again.
 //!
 //! A ring that falls between reading and falling asleep wakes nobody. So whoever was woken sleeps shortly at first, then
 //! twice as long each time: there is such a gap only soon after a change, and what is lost in it is found at the end of a
@@ -20,10 +21,11 @@ use tokio::time::timeout;
 use super::super::hub::Hub;
 use super::super::room::Backoff;
 use super::super::{Entry, Name, Signal, StoreError};
-use super::fault::{self, Fault};
+use super::bell::Bell;
+use super::fault;
 use super::link::{Link, no_answer};
 use super::rows;
-use super::session::{connect, sets, text_of};
+use super::session::{connect, text_of};
 use super::settings::Settings;
 
 /// How long the first sleep lasts, and the longest. The server looks every few seconds whether the sleeper's client is
@@ -33,30 +35,6 @@ const SLEEP: Duration = Duration::from_secs(3600);
 
 /// So many changes at once are told one by one.
 const BACKLOG: usize = 1024;
-
-/// Whoever is asleep; the mark is put together here so that the question does not find itself.
-const SLEEPERS: &str = "SELECT ID FROM information_schema.PROCESSLIST WHERE INFO LIKE CONCAT('%/* tenure', ' ear */%') \
-    AND DB = DATABASE() AND USER = SUBSTRING_INDEX(USER(), '@', 1)";
-
-/// A sleeper that goes away between being found and being woken ends the text; the rest is found again.
-const ROUNDS: usize = 4;
-
-/// Wakes everybody who listens. What cannot be woken finds the change at its next beat.
-pub(super) async fn ring(conn: &mut Conn) -> Result<(), Fault> {
-    for _ in 0..ROUNDS {
-        let sleepers: Vec<u64> = conn.query(SLEEPERS).await?;
-        if sleepers.is_empty() {
-            return Ok(());
-        }
-        let wake: Vec<_> = sleepers.iter().map(|id| format!("KILL QUERY {id}")).collect();
-        match sets(conn, &wake.join("; ")).await {
-            Ok(_) => return Ok(()),
-            Err(failed) if fault::code(&failed.error).is_some() => {}
-            Err(failed) => return Err(failed.error.into()),
-        }
-    }
-    Ok(())
-}
 
 /// Whether changes are heard.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -86,10 +64,11 @@ impl Ears {
         settings: Arc<Settings>,
         hub: Arc<Hub>,
         link: Link,
+        bell: Arc<Bell>,
     ) -> (Self, impl Future<Output = ()> + Send) {
         let wanted = Arc::new(Wanted::default());
         let (sender, hearing) = watch::channel(Hearing::Trying);
-        let listener = Listener { settings, hub, link, hearing: sender };
+        let listener = Listener { settings, hub, link, bell, hearing: sender };
         let want = wanted.clone();
         let listen = async move {
             while !want.0.load(Ordering::Acquire) {
@@ -107,6 +86,11 @@ impl Ears {
         }
     }
 
+    /// Whether somebody wanted to hear.
+    pub(super) fn is_open(&self) -> bool {
+        self.wanted.0.load(Ordering::Acquire)
+    }
+
     /// Whether changes are heard, once that is known.
     pub(super) async fn hearing(&self) -> Hearing {
         self.open();
@@ -120,6 +104,7 @@ struct Listener {
     settings: Arc<Settings>,
     hub: Arc<Hub>,
     link: Link,
+    bell: Arc<Bell>,
     hearing: watch::Sender<Hearing>,
 }
 
@@ -176,7 +161,11 @@ impl Listener {
                     let woken = sleep(&mut conn, nap).await?;
                     nap = if woken { NAP } else { SLEEP.min(2 * nap) };
                 }
-                Ok(rung) => *seen = rung,
+                Ok(rung) => {
+                    *seen = rung;
+                    // Where one thing happens, more do: among many, each hears of them together.
+                    tokio::time::sleep(self.bell.rest()).await;
+                }
                 // Woken although awake.
                 Err(error) if is_wake(&error) => {}
                 Err(error) => return Err(error),
