@@ -477,6 +477,45 @@ fn a_request_fells_only_its_tenure() {
     });
 }
 
+/// A named successor that is slow to hear of it is left its time, also by a newcomer that never saw it beat.
+#[test]
+fn a_newcomer_does_not_outrun_a_named_successor() {
+    let mut s = Script::led_by_a(None);
+    let newcomer = s.join("C");
+    let request = Request {
+        id: SessionId(7),
+        token: s.token(A),
+        to: Some(Name::new("B").unwrap()),
+        preemption: false,
+        patience: Duration::from_secs(5),
+        order: order(),
+        answer: Answer::Open,
+    };
+    control(&mut s, RoleControl { request: Some(request), ..RoleControl::default() });
+    s.cut.insert(B);
+    s.feed(A, Input::Hinted(Hint::Resync));
+    s.wait(0.3);
+    assert_eq!(s.leaders(), [], "A gave it up, and B does not know yet");
+    s.cut.remove(&B);
+    s.wait(3.0);
+    assert_eq!(s.leaders(), [B]);
+    assert_eq!(s.times(newcomer, About::Claim, 0), 0);
+}
+
+/// What a node says of itself, deleted by hand, is said again within some beats, though the node has nothing new to say; who
+/// leads does not change by it.
+#[test]
+fn a_node_deleted_by_hand_is_written_again() {
+    let mut s = Script::led_by_a(None);
+    let token = s.token(A);
+    let named = |s: &Script| s.registers.keys().filter(|key| key.kind() == Kind::Node).count();
+    assert_eq!(named(&s), 2);
+    s.registers.retain(|key, _| key.kind() != Kind::Node);
+    s.wait(6.0);
+    assert_eq!(named(&s), 2);
+    assert!(s.leaders() == [A] && s.token(A) == token);
+}
+
 /// Rule 7: a store that forgot everything is not taken for a new one: nobody claims before the longest lease is over.
 #[test]
 fn a_store_that_forgets_is_quarantined() {

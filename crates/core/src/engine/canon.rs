@@ -41,8 +41,8 @@ pub trait Visitor {
     fn past(&mut self, at: &mut Time, matters: Duration);
     /// When something may happen; once it may, it is all the same.
     fn due(&mut self, at: &mut Time);
-    /// A counter of looks of which only the remainder by `sweep` matters.
-    fn looks(&mut self, count: &mut u64, sweep: u64);
+    /// A counter of looks of which only the remainder by `period` matters.
+    fn looks(&mut self, count: &mut u64, period: u64);
 }
 
 /// Whether, for expelling the session `nonce`, the nodes come in the order given: the one thing that an engine reads
@@ -59,7 +59,7 @@ impl Engine {
         v.past(&mut self.now.time, longest);
         self.now.wall = crate::Wall(0);
         self.ops.visit(longest, v);
-        self.look.visit(v);
+        self.look.visit(self.audit_period(), v);
         self.cluster.visit(v);
         self.session.visit(longest, v);
         self.card.visit(v);

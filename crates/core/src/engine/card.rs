@@ -10,6 +10,8 @@ use super::{Cx, Engine};
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub(super) struct Card {
     seen: Seen,
+    /// Reads from this one on began after our last write was answered.
+    seen_op: OpId,
     writing: Option<(OpId, Version, NodeRecord)>,
     retry_at: Time,
     /// The live session that has our name, if it was told about already.
@@ -118,6 +120,7 @@ impl Engine {
         let Some((_, version, record)) = self.card.writing.take_if(|(awaited, ..)| *awaited == op) else {
             return;
         };
+        self.card.seen_op = self.ops.upcoming();
         match outcome {
             Outcome::Applied => {
                 self.count_card();
@@ -136,12 +139,14 @@ impl Engine {
         }
     }
 
-    /// Takes in what a read or a conflict showed of our own name.
-    pub(super) fn saw_card(&mut self, found: Option<&Entry>) {
-        if self.card.writing.is_some() {
-            // An older read must not undo what we are about to know better.
-            return;
+    /// Takes in what a read showed of our own name. An older one must not undo what we know better, or are about to.
+    pub(super) fn read_card(&mut self, op: OpId, found: Option<&Entry>) {
+        if self.card.writing.is_none() && op >= self.card.seen_op {
+            self.saw_card(found);
         }
+    }
+
+    fn saw_card(&mut self, found: Option<&Entry>) {
         let seen = match found {
             None => Seen::Absent,
             Some(Entry { version, value: Record::Node(record), .. }) => Seen::Found(*version, record.clone()),

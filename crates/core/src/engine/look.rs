@@ -2,7 +2,8 @@
 //!
 //! On each beat: the `cluster` register, what operators ask, the sessions we depend on, and one of our roles in
 //! turn. A hint or a doubt adds what may have changed; every fifth look lists all sessions, to find those that
-//! nobody depends on. What a look costs does not grow with the number of roles.
+//! nobody depends on, and now and then one reads our own node register. What a look costs does not grow with the number of
+//! roles.
 
 use std::collections::BTreeSet;
 
@@ -145,6 +146,7 @@ impl Engine {
         keys.extend(self.depended_on().into_iter().map(|id| self.session_key(id)));
         if regular {
             keys.extend(self.next_audit());
+            keys.extend(self.card_audit());
             let verify: Vec<Name> = self.look.unverified.iter().take(VERIFY).cloned().collect();
             for role in verify {
                 self.look.unverified.remove(&role);
@@ -182,6 +184,18 @@ impl Engine {
         let (name, _) = after.or_else(|| self.roles.first_key_value())?;
         self.look.audited = Some(name.clone());
         Some(self.named(Kind::Role, name))
+    }
+
+    /// Our own node register, which somebody may have deleted by hand. It grows with our roles, and so is read more seldom the
+    /// more there are.
+    fn card_audit(&self) -> Option<Key> {
+        let due = self.look.count % self.audit_period() == SWEEP - 1;
+        due.then(|| self.named(Kind::Node, &self.config.node))
+    }
+
+    /// After so many looks everything that is looked at in turn begins anew.
+    pub(super) fn audit_period(&self) -> u64 {
+        SWEEP * (self.roles.len() as u64).max(1)
     }
 
     pub(super) fn looked(&mut self, op: OpId, sent_at: Time, scope: Scope, reply: Reply, cx: &mut Cx<'_>) {
@@ -236,7 +250,7 @@ impl Engine {
             Key::Session(_, id) => self.saw_session(*id, found, sent_at, cx),
             Key::Named(_, Kind::Node, name) => {
                 if *name == self.config.node {
-                    self.saw_card(found);
+                    self.read_card(op, found);
                 }
                 self.saw_node(name, found);
             }

@@ -14,8 +14,11 @@ use super::roles::Role;
 
 /// All ranks together wait no longer than this.
 pub(super) const SPREAD: Duration = Duration::from_millis(50);
-/// One rank waits this much longer than the one before.
+/// One of the first ranks waits this much longer than the one before.
 const STEP: Duration = Duration::from_millis(10);
+/// So many wait a whole step each. Those behind them, however many, share what is left of the spread, evenly: all at its end
+/// would ask at one moment.
+const FIRST: u32 = 3;
 
 /// Where a candidate stands: the lower, the earlier.
 type Place = (bool, bool, Reverse<i32>, u64);
@@ -32,8 +35,9 @@ impl Engine {
         let rivals = self.nodes.iter().filter(|(node, view)| {
             **node != self.config.node && view.priority(name).is_some() && self.seen_alive(view.session())
         });
-        let (mut slowest, mut ahead) = (Duration::ZERO, 0);
+        let (mut slowest, mut ahead, mut all) = (Duration::ZERO, 0, 1);
         for (node, view) in rivals {
+            all += 1;
             slowest = slowest.max(self.ttl_of(view.session()));
             ahead += usize::from(place(name, node, view.priority(name).unwrap_or(0), record) < mine);
         }
@@ -42,14 +46,16 @@ impl Engine {
             // Somebody asked for us: no delay of our own counts.
             return Duration::ZERO;
         }
-        let heir = heir.filter(|heir| self.ready_to_lead(heir, name)).and_then(|heir| self.nodes.get(heir));
+        let heir = heir.filter(|heir| self.may_come(heir, name));
         let resigned = mine.1;
-        let turn = match heir {
-            Some(heir) => SPREAD + self.found_out(self.ttl_of(heir.session())),
+        let turn = match heir.map(|heir| self.nodes.get(heir)) {
+            Some(known) => {
+                let ttl = known.map_or(Duration::ZERO, |heir| self.ttl_of(heir.session()));
+                SPREAD + self.found_out(ttl)
+            }
             None if resigned && !slowest.is_zero() => SPREAD + self.found_out(slowest),
             None if resigned => SPREAD,
-            // Those of one rank in different views of the world come a little apart.
-            None => step(ahead, mine.3),
+            None => step(ahead, all, mine.3),
         };
         standing.takeover_delay + turn
     }
@@ -65,16 +71,28 @@ impl Engine {
     pub(super) fn expel_turn(&self, session: SessionId) -> Duration {
         let place = |node: &Name| mix(session.0 as u64, node);
         let mine = place(&self.config.node);
-        let ahead = self.nodes.iter().filter(|(node, view)| {
-            **node != self.config.node && self.seen_alive(view.session()) && place(node) < mine
+        let others = self.nodes.iter().filter(|(node, view)| {
+            **node != self.config.node && self.seen_alive(view.session())
         });
-        step(ahead.count(), 0)
+        let (mut ahead, mut all) = (0, 1);
+        for (node, _) in others {
+            all += 1;
+            ahead += usize::from(place(node) < mine);
+        }
+        step(ahead, all, 0)
     }
 
     /// Whether a node stands for a role and its session was seen to beat.
     pub(super) fn ready_to_lead(&self, node: &Name, role: &Name) -> bool {
         let stands = |view: &NodeView| view.priority(role).is_some() && self.seen_alive(view.session());
         self.nodes.get(node).is_some_and(stands)
+    }
+
+    /// Whether a named successor may yet come. Of one that is not known, or was not yet seen to beat, too little is known to
+    /// outrun it: whoever named it knows more.
+    fn may_come(&self, heir: &Name, role: &Name) -> bool {
+        let stands = |view: &NodeView| view.priority(role).is_some() && self.may_live(view.session());
+        self.nodes.get(heir).is_none_or(stands)
     }
 }
 
@@ -91,13 +109,18 @@ pub fn in_order(
     line.into_iter().map(|(_, node)| node).collect()
 }
 
-fn step(rank: usize, jitter: u64) -> Duration {
+/// How long the candidate that has so many ahead of it, of so many in all, waits. Those of one rank in different views of
+/// the world come a little apart.
+fn step(ahead: usize, all: usize, jitter: u64) -> Duration {
+    let (rank, all) = (u32::try_from(ahead).unwrap_or(u32::MAX), u32::try_from(all).unwrap_or(u32::MAX));
     if rank == 0 {
         return Duration::ZERO;
     }
-    let rank = u32::try_from(rank).unwrap_or(u32::MAX);
-    let jitter = STEP / 4 * (jitter % 4) as u32;
-    (STEP.saturating_mul(rank) + jitter).min(SPREAD)
+    if rank <= FIRST {
+        return STEP * rank + STEP / 4 * (jitter % 4) as u32;
+    }
+    let share = (SPREAD - STEP * FIRST) / all.saturating_sub(FIRST).max(1);
+    (STEP * FIRST + share.saturating_mul(rank - FIRST) + share / 4 * (jitter % 4) as u32).min(SPREAD)
 }
 
 fn place(role: &Name, node: &Name, priority: i32, record: Option<&RoleRecord>) -> Place {
@@ -146,7 +169,15 @@ mod tests {
 
     #[test]
     fn ranks_wait_no_longer_than_the_spread() {
-        assert_eq!(step(0, 3), Duration::ZERO);
-        assert!(step(1, 0) >= STEP && step(1000, 3) == SPREAD);
+        assert_eq!(step(0, 5, 3), Duration::ZERO);
+        assert!(step(1, 2, 0) >= STEP && step(1000, 1001, 3) <= SPREAD && step(usize::MAX, usize::MAX, 3) <= SPREAD);
+        assert!((1..9).all(|rank| step(rank, 10, 0) > step(rank - 1, 10, 3)), "in their order");
+    }
+
+    #[test]
+    fn a_hundred_do_not_ask_at_one_moment() {
+        let turns: Vec<u128> = (0..100).map(|rank| step(rank, 100, 0).as_millis()).collect();
+        let busiest = turns.iter().map(|turn| turns.iter().filter(|other| *other == turn).count()).max();
+        assert!(busiest <= Some(5), "{turns:?}");
     }
 }

@@ -57,6 +57,14 @@ pub(super) struct Live {
     dropped_at: Option<Time>,
 }
 
+impl Live {
+    /// A witness spoke against it.
+    fn is_suspect(&self) -> bool {
+        let dropped = self.dropped_at.is_some() && self.record.takeover == Takeover::OnDisconnect;
+        dropped || self.dead_since.is_some()
+    }
+}
+
 /// A node register as it was last read.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct NodeView {
@@ -85,11 +93,17 @@ impl Engine {
 
     /// Its beat was seen to move, and nothing speaks against it.
     pub(super) fn seen_alive(&self, session: SessionId) -> bool {
-        let alive = |live: &Live| {
-            let dropped = live.dropped_at.is_some() && live.record.takeover == Takeover::OnDisconnect;
-            live.moved && live.dead_since.is_none() && !dropped
-        };
+        let alive = |live: &Live| live.moved && !live.is_suspect();
         matches!(self.peers.get(&session), Some(Peer { sight: Sight::Live(live), .. }) if alive(live))
+    }
+
+    /// Nothing speaks against it, whether its beat was seen to move or not.
+    pub(super) fn may_live(&self, session: SessionId) -> bool {
+        match self.peers.get(&session).map(|peer| &peer.sight) {
+            None | Some(Sight::Unknown) => true,
+            Some(Sight::Live(live)) => !live.is_suspect(),
+            Some(Sight::Absent { .. } | Sight::Over { .. }) => false,
+        }
     }
 
     /// The ttl of a session that was seen alive; nothing otherwise.

@@ -130,6 +130,15 @@ impl Script {
         script
     }
 
+    /// One more node, with the default times. Gives its place.
+    pub(crate) fn join(&mut self, name: &str) -> usize {
+        let timing = Timing::new(&Settings::default()).unwrap();
+        let config = Config { node: Name::new(name).unwrap(), timing, class: Class::B, mutant: None };
+        self.engines.push(Engine::new(config));
+        self.begin(self.engines.len() - 1);
+        self.engines.len() - 1
+    }
+
     pub(crate) fn begin(&mut self, node: usize) {
         self.feed(node, Input::Start);
         let standing = Standing::default();

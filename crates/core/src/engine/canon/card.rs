@@ -14,6 +14,7 @@ impl Card {
             v.version(version);
             visit_node(record, v);
         }
+        v.bound(&mut self.seen_op);
         v.due(&mut self.retry_at);
         self.told.iter_mut().for_each(|id| v.session(id));
         self.joined = crate::Wall(0);

@@ -1,16 +1,17 @@
 //! The numbers of looks.
 
-use super::{Look, SWEEP, Scope};
+use super::{Look, Scope};
 use crate::engine::canon::{Visitor, visit_key};
 
 impl Look {
-    pub(in crate::engine) fn visit<V: Visitor>(&mut self, v: &mut V) {
+    /// `period`: after so many looks all begins anew.
+    pub(in crate::engine) fn visit<V: Visitor>(&mut self, period: u64, v: &mut V) {
         if let Some(op) = &mut self.awaited {
             v.op(op);
         }
         v.due(&mut self.next_at);
         v.due(&mut self.hold_until);
-        v.looks(&mut self.count, SWEEP);
+        v.looks(&mut self.count, period);
         self.again = std::mem::take(&mut self.again)
             .into_iter()
             .map(|mut key| {

@@ -1,12 +1,16 @@
 //! The connection that listens, on a server that has nothing to listen to.
 //!
 //! It sleeps inside the server, in a statement that anybody can tell by its comment. Whoever has committed something that
-//! rings looks up the sleepers and interrupts them; they read what changed by the number of the bell, and sleep again.
+//! rings looks up the sleepers and interrupts them (`bell`); they read what changed by the number of the bell, rest, look
+//! once more, and sleep again.
 //!
 //! A ring that falls between reading and falling asleep wakes nobody. So whoever was woken sleeps shortly at first, then
 //! twice as long each time: there is such a gap only soon after a change, and what is lost in it is found at the end of a
 //! short sleep. (Reading and sleeping in one statement would leave no gap, and a snapshot open; in one text of two, an
 //! interruption between them makes the server keep the second answer for ever.)
+//!
+//! On MariaDB it sleeps by waiting for a lock that our own connection for operations holds: in `SLEEP` all sleepers of a
+//! server share one mutex there, and fifty that are woken by fifty stand still for many seconds.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -20,10 +24,11 @@ use tokio::time::timeout;
 use super::super::hub::Hub;
 use super::super::room::Backoff;
 use super::super::{Entry, Name, Signal, StoreError};
-use super::fault::{self, Fault};
+use super::bell::Bell;
+use super::fault;
 use super::link::{Link, no_answer};
 use super::rows;
-use super::session::{connect, sets, text_of};
+use super::session::{connect, text_of};
 use super::settings::Settings;
 
 /// How long the first sleep lasts, and the longest. The server looks every few seconds whether the sleeper's client is
@@ -33,30 +38,6 @@ const SLEEP: Duration = Duration::from_secs(3600);
 
 /// So many changes at once are told one by one.
 const BACKLOG: usize = 1024;
-
-/// Whoever is asleep; the mark is put together here so that the question does not find itself.
-const SLEEPERS: &str = "SELECT ID FROM information_schema.PROCESSLIST WHERE INFO LIKE CONCAT('%/* tenure', ' ear */%') \
-    AND DB = DATABASE() AND USER = SUBSTRING_INDEX(USER(), '@', 1)";
-
-/// A sleeper that goes away between being found and being woken ends the text; the rest is found again.
-const ROUNDS: usize = 4;
-
-/// Wakes everybody who listens. What cannot be woken finds the change at its next beat.
-pub(super) async fn ring(conn: &mut Conn) -> Result<(), Fault> {
-    for _ in 0..ROUNDS {
-        let sleepers: Vec<u64> = conn.query(SLEEPERS).await?;
-        if sleepers.is_empty() {
-            return Ok(());
-        }
-        let wake: Vec<_> = sleepers.iter().map(|id| format!("KILL QUERY {id}")).collect();
-        match sets(conn, &wake.join("; ")).await {
-            Ok(_) => return Ok(()),
-            Err(failed) if fault::code(&failed.error).is_some() => {}
-            Err(failed) => return Err(failed.error.into()),
-        }
-    }
-    Ok(())
-}
 
 /// Whether changes are heard.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -86,10 +67,11 @@ impl Ears {
         settings: Arc<Settings>,
         hub: Arc<Hub>,
         link: Link,
+        bell: Arc<Bell>,
     ) -> (Self, impl Future<Output = ()> + Send) {
         let wanted = Arc::new(Wanted::default());
         let (sender, hearing) = watch::channel(Hearing::Trying);
-        let listener = Listener { settings, hub, link, hearing: sender };
+        let listener = Listener { settings, hub, link, bell, hearing: sender };
         let want = wanted.clone();
         let listen = async move {
             while !want.0.load(Ordering::Acquire) {
@@ -107,6 +89,11 @@ impl Ears {
         }
     }
 
+    /// Whether somebody wanted to hear.
+    pub(super) fn is_open(&self) -> bool {
+        self.wanted.0.load(Ordering::Acquire)
+    }
+
     /// Whether changes are heard, once that is known.
     pub(super) async fn hearing(&self) -> Hearing {
         self.open();
@@ -120,6 +107,7 @@ struct Listener {
     settings: Arc<Settings>,
     hub: Arc<Hub>,
     link: Link,
+    bell: Arc<Bell>,
     hearing: watch::Sender<Hearing>,
 }
 
@@ -128,7 +116,7 @@ impl Listener {
         let (mut backoff, mut seen) = (Backoff::default(), None);
         loop {
             match timeout(self.settings.timeout, self.open()).await {
-                Ok(Ok(Some((conn, rung)))) => {
+                Ok(Ok(Some((ear, rung)))) => {
                     backoff = Backoff::default();
                     if seen.is_some_and(|seen| rung < seen) {
                         // An older state was restored.
@@ -139,7 +127,7 @@ impl Listener {
                     // Whatever happened before is not known.
                     self.hub.send_all(&Signal::Resync);
                     tokio::select! {
-                        _ = self.hear(conn, seen) => {}
+                        _ = self.hear(ear, seen) => {}
                         () = self.link.lost() => {}
                     }
                     self.hearing.send_replace(Hearing::Trying);
@@ -157,26 +145,43 @@ impl Listener {
     }
 
     /// The connection, and the number of the last ring; none if something stands between.
-    async fn open(&self) -> Result<Option<(Conn, u64)>, StoreError> {
+    async fn open(&self) -> Result<Option<(Ear, u64)>, StoreError> {
         if !self.link.session().await?.direct {
             return Ok(None);
         }
         let (mut conn, server) = connect(&self.settings, None).await?;
+        let bed = if server.is_mariadb() { Some(self.make_bed().await?) } else { None };
         let failed = |error| fault::connecting(&self.settings.place, &error);
         let rung = conn.query_first("SELECT seq FROM tenure_bell").await.map_err(failed)?;
-        Ok(server.direct.then_some((conn, rung.unwrap_or_default())))
+        Ok(server.direct.then_some((Ear { conn, bed }, rung.unwrap_or_default())))
+    }
+
+    /// Has the connection for operations hold the lock that the ear waits for.
+    async fn make_bed(&self) -> Result<String, StoreError> {
+        let id = self.link.ask(|mut wire| async move {
+            let id = wire.conn.id();
+            // Held often is held: it ends with that connection.
+            wire.conn.query_drop(format!("DO GET_LOCK('tenure-ear-{id}', 0)")).await?;
+            Ok(id)
+        });
+        Ok(format!("tenure-ear-{}", id.await?))
     }
 
     /// Tells what changes, until the connection ends.
-    async fn hear(&self, mut conn: Conn, seen: &mut u64) -> Result<(), Error> {
+    async fn hear(&self, mut ear: Ear, seen: &mut u64) -> Result<(), Error> {
         let mut nap = NAP;
         loop {
-            match self.look(&mut conn, *seen).await {
-                Ok(rung) if rung == *seen => {
-                    let woken = sleep(&mut conn, nap).await?;
-                    nap = if woken { NAP } else { SLEEP.min(2 * nap) };
+            match self.look(&mut ear.conn, *seen).await {
+                Ok(rung) if rung == *seen => match ear.sleep(nap).await? {
+                    Slept::Through => nap = SLEEP.min(2 * nap),
+                    Slept::Woken => nap = NAP,
+                    Slept::Alone => return Ok(()),
+                },
+                Ok(rung) => {
+                    *seen = rung;
+                    // Where one thing happens, more do: among many, each hears of them together.
+                    tokio::time::sleep(self.bell.rest()).await;
                 }
-                Ok(rung) => *seen = rung,
                 // Woken although awake.
                 Err(error) if is_wake(&error) => {}
                 Err(error) => return Err(error),
@@ -213,14 +218,37 @@ impl Listener {
     }
 }
 
-/// Sleeps inside the server, reading no table, so that neither a snapshot nor a lock is held. Tells whether it was woken:
-/// MariaDB says so by an error, MySQL by a 1.
-async fn sleep(conn: &mut Conn, nap: Duration) -> Result<bool, Error> {
-    let statement = format!("SELECT /* tenure ear */ SLEEP({})", nap.as_secs_f64());
-    match conn.query_first::<u8, _>(statement).await {
-        Ok(woken) => Ok(woken == Some(1)),
-        Err(error) if is_wake(&error) => Ok(true),
-        Err(error) => Err(error),
+/// The connection that listens.
+struct Ear {
+    conn: Conn,
+    /// What it waits for in order to sleep, where sleeping itself is no good.
+    bed: Option<String>,
+}
+
+/// How a sleep ended.
+enum Slept {
+    Through,
+    Woken,
+    /// The connection for operations is gone.
+    Alone,
+}
+
+impl Ear {
+    /// Sleeps inside the server, reading no table, so that neither a snapshot nor a lock of one is held.
+    async fn sleep(&mut self, nap: Duration) -> Result<Slept, Error> {
+        let nap = nap.as_secs_f64();
+        let statement = match &self.bed {
+            Some(lock) => format!("SELECT /* tenure ear */ GET_LOCK('{lock}', {nap})"),
+            None => format!("SELECT /* tenure ear */ SLEEP({nap})"),
+        };
+        let slept = self.conn.query_first::<Option<u8>, _>(statement).await;
+        match (slept.map(Option::flatten), &self.bed) {
+            (Ok(Some(0)), _) => Ok(Slept::Through),
+            (Ok(Some(_)), Some(_)) => Ok(Slept::Alone),
+            (Ok(_), _) => Ok(Slept::Woken),
+            (Err(error), _) if is_wake(&error) => Ok(Slept::Woken),
+            (Err(error), _) => Err(error),
+        }
     }
 }
 

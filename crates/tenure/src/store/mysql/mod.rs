@@ -1,14 +1,15 @@
 //! MySQL and MariaDB: one table, one text of statements for each batch, and a bell made of sleepers that are woken.
 //!
 //! ```text
-//!   read(), write() ──▶ link ═══▶ START TRANSACTION … COMMIT ─▶ KILL QUERY whoever sleeps ───┐
-//!   watches ◀── hub ◀── ears ◀═══ what rang since ◀═══ SLEEP ◀──────────────────────────────┘
+//!   read(), write() ──▶ link ═══▶ START TRANSACTION … COMMIT ─▶ bell ═══▶ KILL QUERY whoever sleeps ───┐
+//!   watches ◀── hub ◀── ears ◀═══ what rang since ◀═══ SLEEP ◀────────────────────────────────────────┘
 //! ```
 //!
 //! A handle has two connections and one thread, on which both live. See `docs/stores.md` for what it guarantees and how to
 //! look into it, and `docs/adr/0012-mysql.md` for why it is so.
 
 mod batch;
+mod bell;
 mod ears;
 mod fault;
 mod inspect;
@@ -26,8 +27,10 @@ use async_trait::async_trait;
 use futures_util::stream::BoxStream;
 use mysql_async::Row;
 use mysql_async::prelude::Queryable;
+use tenure_core::record::{Record, SessionState};
 
 use self::batch::Batch;
+use self::bell::Bell;
 use self::ears::{Ears, Hearing};
 use self::link::Link;
 use self::settings::Settings;
@@ -36,7 +39,7 @@ use super::hub::Hub;
 use super::room::Room;
 use super::rules::check_batch;
 use super::{
-    Description, Entry, Name, Outcome, Query, SessionId, Signal, Store, StoreError, Takeover, Witness, Write,
+    Description, Entry, Kind, Name, Outcome, Query, SessionId, Signal, Store, StoreError, Takeover, Witness, Write,
 };
 
 const STORE: &str = "mysql";
@@ -45,6 +48,7 @@ const STORE: &str = "mysql";
 pub struct Mysql {
     settings: Arc<Settings>,
     link: Link,
+    bell: Arc<Bell>,
     ears: Arc<Ears>,
     witnesses: Arc<Witnesses>,
     hub: Arc<Hub>,
@@ -62,13 +66,15 @@ impl Mysql {
         let settings = Arc::new(Settings::parse(url)?);
         let hub = Arc::new(Hub::default());
         let (link, keep) = Link::new(settings.clone(), hub.clone());
-        let (ears, listen) = Ears::new(settings.clone(), hub.clone(), link.clone());
+        let (bell, keep_ringing) = Bell::new(link.clone(), settings.timeout);
+        let (ears, listen) = Ears::new(settings.clone(), hub.clone(), link.clone(), bell.clone());
         let witnesses = Arc::new(Witnesses::default());
         let room = Room::open(STORE)?;
         room.spawn(keep);
+        room.spawn(keep_ringing);
         room.spawn(listen);
         room.spawn(witnesses.clone().look(link.clone(), hub.clone()));
-        Ok(Self { settings, link, ears: Arc::new(ears), witnesses, hub, room })
+        Ok(Self { settings, link, bell, ears: Arc::new(ears), witnesses, hub, room })
     }
 
     /// The statements that make the tables, as the `mysql` client reads them, for whoever may run them when this user may
@@ -85,8 +91,9 @@ impl Mysql {
     }
 }
 
-/// Carries a batch out, round by round. A failure of the only round, or of the first, is one of the whole.
-async fn write(link: &Link, mut batch: Batch) -> Result<Vec<Outcome>, StoreError> {
+/// Carries a batch out, round by round. A failure of the only round, or of the first, is one of the whole. Tells also
+/// whether something rings.
+async fn write(link: &Link, mut batch: Batch) -> Result<(Vec<Outcome>, bool), StoreError> {
     let mut rung = false;
     for nth in 0..batch.rounds() {
         let round = batch.round(nth);
@@ -102,11 +109,14 @@ async fn write(link: &Link, mut batch: Batch) -> Result<Vec<Outcome>, StoreError
             }
         }
     }
-    if rung {
-        // What is written is written: a bell that fails costs the others a beat, and us nothing.
-        let _ = link.ask(|mut wire| async move { ears::ring(&mut wire.conn).await }).await;
-    }
-    Ok(batch.outcomes())
+    Ok((batch.outcomes(), rung))
+}
+
+/// Whether this write is the last of its session: nothing follows it, and the process may be gone in a moment.
+fn is_farewell(write: &Write) -> bool {
+    let rings = write.ring && write.key.kind() == Kind::Session;
+    let value = write.put.as_ref().filter(|_| rings).map(|(_, value)| value.to_record(&write.key));
+    matches!(value, Some(Record::Session(session)) if session.state == SessionState::Closed)
 }
 
 /// A watch that outlives its store would wait for ever.
@@ -152,8 +162,21 @@ impl Store for Mysql {
         if batch.is_empty() {
             return self.room.check_open().map(|()| batch.outcomes());
         }
-        let link = self.link.clone();
-        self.room.run(async move { write(&link, batch).await }).await
+        // The answer does not wait for the bell, unless whoever waits for it may end right afterwards: an operator's command,
+        // which listens to nothing, or a node that says goodbye.
+        let waits = !self.ears.is_open() || writes.iter().any(is_farewell);
+        let (link, bell) = (self.link.clone(), self.bell.clone());
+        let work = async move {
+            let (outcomes, rings) = write(&link, batch).await?;
+            if rings {
+                bell.ring();
+            }
+            if rings && waits {
+                bell.silent().await;
+            }
+            Ok(outcomes)
+        };
+        self.room.run(work).await
     }
 
     fn watch(&self, namespace: &Name) -> BoxStream<'static, Signal> {
@@ -208,6 +231,8 @@ impl Store for Mysql {
 
     async fn close(&self) {
         self.hub.close();
+        let bell = self.bell.clone();
+        let _ = self.room.run(async move { Ok(bell.silent().await) }).await;
         self.room.close().await;
     }
 }

@@ -1,0 +1,123 @@
+//! The bell: after a change that matters was committed, those who sleep inside the server are woken.
+//!
+//! A write is answered first and rung afterwards, by one ringer for each handle; whatever rings while it is at it is rung
+//! together, once more. Its questions go one by one on the connection for operations, so that a beat waits for one of them
+//! at most.
+//!
+//! Many ringers meet many sleepers when a fleet starts. So nobody is woken twice by one ring, each ringer begins at another
+//! place of the list, and whoever was woken is left out of it until it has rested (`ears`).
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use mysql_async::prelude::Queryable;
+use mysql_async::{Conn, Row};
+use tenure_core::Entropy;
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+use super::fault::{self, Fault};
+use super::link::Link;
+use super::session::{sets, text_of};
+use crate::clock::KernelEntropy;
+
+/// Our connections, and whether each is asleep; the mark is put together here so that the question does not find itself.
+const CENSUS: &str = "SELECT ID, INFO LIKE CONCAT('%/* tenure', ' ear */%') FROM information_schema.PROCESSLIST WHERE \
+    DB = DATABASE() AND USER = SUBSTRING_INDEX(USER(), '@', 1)";
+
+/// So many are woken by one text, which a beat may have to wait for.
+const AT_ONCE: usize = 16;
+
+/// Listeners look no more often than so many times a second, all of them together, however often it rings.
+const LOOKS: u32 = 2000;
+/// The longest rest: what happens meanwhile is heard so much later.
+const LONGEST: Duration = Duration::from_millis(50);
+
+/// The ringer of a handle.
+#[derive(Debug)]
+pub(super) struct Bell {
+    asked: watch::Sender<u64>,
+    rung: watch::Sender<u64>,
+    /// How many of our connections there were at the last ring.
+    crowd: AtomicU64,
+}
+
+impl Bell {
+    /// A bell, and what rings it until dropped. No ring takes much longer than `patience`.
+    pub(super) fn new(link: Link, patience: Duration) -> (Arc<Self>, impl Future<Output = ()> + Send) {
+        let bell = Self { asked: watch::Sender::new(0), rung: watch::Sender::new(0), crowd: AtomicU64::new(0) };
+        let bell = Arc::new(bell);
+        (bell.clone(), bell.keep_ringing(link, patience))
+    }
+
+    /// Something was committed that others should know.
+    pub(super) fn ring(&self) {
+        self.asked.send_modify(|asked| *asked += 1);
+    }
+
+    /// Waits until everything that was asked for so far has been rung, or given up.
+    pub(super) async fn silent(&self) {
+        let asked = *self.asked.borrow();
+        let _ = self.rung.subscribe().wait_for(|rung| *rung >= asked).await;
+    }
+
+    /// How long whoever has just heard something rests before it looks again.
+    pub(super) fn rest(&self) -> Duration {
+        // Each listener has another connection for its operations.
+        let listeners = u32::try_from(self.crowd.load(Ordering::Relaxed) / 2).unwrap_or(u32::MAX);
+        (Duration::from_secs(1) / LOOKS).saturating_mul(listeners.max(2)).min(LONGEST)
+    }
+
+    async fn keep_ringing(self: Arc<Self>, link: Link, patience: Duration) {
+        let mut asked = self.asked.subscribe();
+        while asked.changed().await.is_ok() {
+            let ringing = *asked.borrow_and_update();
+            self.wake_all(&link, Instant::now() + patience).await;
+            self.rung.send_replace(ringing);
+        }
+    }
+
+    /// Wakes everybody who sleeps, some at a time. What cannot be woken finds the change at its next beat.
+    async fn wake_all(&self, link: &Link, until: Instant) {
+        let mut woken = BTreeSet::new();
+        while Instant::now() < until {
+            let Ok(found) = link.ask(|mut wire| async move { census(&mut wire.conn).await }).await else { return };
+            self.crowd.store(found.len() as u64, Ordering::Relaxed);
+            let asleep = found.into_iter().filter(|(id, asleep)| *asleep && !woken.contains(id));
+            let mut asleep: Vec<u64> = asleep.map(|(id, _)| id).collect();
+            let last = asleep.len() <= AT_ONCE;
+            let begin = (KernelEntropy.nonce() % asleep.len().max(1) as u128) as usize;
+            asleep.rotate_left(begin);
+            asleep.truncate(AT_ONCE);
+            let some = asleep.clone();
+            match link.ask(|mut wire| async move { wake(&mut wire.conn, &some).await }).await {
+                Ok(true) if last => return,
+                Ok(true) => woken.extend(asleep),
+                // Somebody went away just then; the rest is found again.
+                Ok(false) => {}
+                Err(_) => return,
+            }
+        }
+    }
+}
+
+async fn census(conn: &mut Conn) -> Result<Vec<(u64, bool)>, Fault> {
+    let rows: Vec<Row> = conn.query(CENSUS).await?;
+    let read = |row: &Row| Some((text_of(row, 0)?.parse().ok()?, text_of(row, 1).as_deref() == Some("1")));
+    Ok(rows.iter().filter_map(read).collect())
+}
+
+/// Whether all of them were woken: one that is not there any more ends the text.
+async fn wake(conn: &mut Conn, asleep: &[u64]) -> Result<bool, Fault> {
+    if asleep.is_empty() {
+        return Ok(true);
+    }
+    let text: Vec<_> = asleep.iter().map(|id| format!("KILL QUERY {id}")).collect();
+    match sets(conn, &text.join("; ")).await {
+        Ok(_) => Ok(true),
+        Err(failed) if fault::code(&failed.error).is_some() => Ok(false),
+        Err(failed) => Err(failed.error.into()),
+    }
+}
