@@ -31,6 +31,8 @@ use crate::clock::KernelEntropy;
 const ELECTION_TICKS: u32 = 8;
 /// So many inputs at most are taken before the log is written: they share one synchronisation.
 const AT_ONCE: usize = 512;
+/// A witness waits so many times longer before it stands, so that another one does before.
+const WITNESS_WAITS: usize = 2;
 /// A learner that is so few entries behind may vote.
 const CAUGHT_UP: u64 = 64;
 /// The longest that stepping aside may take.
@@ -99,11 +101,14 @@ impl Member {
         let tick = shared.settings.election / ELECTION_TICKS;
         let applied = log.latest().get_metadata().index;
         let machine = Machine::from_bytes(&log.latest().data)?;
+        let waits = if shared.settings.witness { WITNESS_WAITS } else { 1 };
         let config = Config {
             id,
             applied,
             election_tick: ELECTION_TICKS as usize,
             heartbeat_tick: 1,
+            min_election_tick: waits * ELECTION_TICKS as usize,
+            max_election_tick: 2 * waits * ELECTION_TICKS as usize,
             max_size_per_msg: 1 << 20,
             max_inflight_msgs: 256,
             check_quorum: true,
@@ -251,6 +256,7 @@ impl Member {
         self.reads.expire(now, &why);
         if self.raft.raft.state == StateRole::Leader {
             self.promote();
+            self.abdicate();
         }
         match self.stopping {
             Some(until) if self.raft.raft.state != StateRole::Leader || now >= until => Err(End::Stopped),
@@ -278,10 +284,20 @@ impl Member {
         }
     }
 
+    /// A witness is elected only when nobody else has all of the log. It then hands that on, and the leadership with it.
+    fn abdicate(&mut self) {
+        if self.shared.settings.witness
+            && self.raft.raft.lead_transferee.is_none()
+            && let Some(heir) = self.heir(false)
+        {
+            self.raft.transfer_leader(heir);
+        }
+    }
+
     /// Hands the Raft leadership, if it has it, to whoever is furthest, so that nobody has to notice that it is gone.
     fn step_aside(&mut self) {
         self.stopping.get_or_insert(Instant::now() + STEPPING_ASIDE);
-        let heir = self.heir().filter(|_| self.raft.raft.state == StateRole::Leader);
+        let heir = self.any_heir().filter(|_| self.raft.raft.state == StateRole::Leader);
         match heir {
             Some(heir) => self.raft.transfer_leader(heir),
             None => self.stopping = Some(Instant::now()),
@@ -293,18 +309,25 @@ impl Member {
     /// be refused.
     fn depose(&mut self) {
         let own = self.raft.raft.id;
-        let heir = if self.leader == own { self.heir() } else { Some(own).filter(|id| self.is_voter(*id)) };
+        let heir = if self.leader == own { self.any_heir() } else { Some(own).filter(|id| self.is_voter(*id)) };
         if let Some(heir) = heir {
             self.raft.transfer_leader(heir);
         }
     }
 
-    /// Who could be the Raft leader in place of the present one.
-    fn heir(&self) -> Option<u64> {
+    /// Who could be the Raft leader in place of the present one; a witness if there is nobody else.
+    fn any_heir(&self) -> Option<u64> {
+        self.heir(false).or_else(|| self.heir(true))
+    }
+
+    /// The furthest of those that answer, among the witnesses or among the others.
+    fn heir(&self, witnesses: bool) -> Option<u64> {
         let tracker = self.raft.raft.prs();
         let others = tracker.conf().voters().ids();
         let others = others.iter().filter(|id| *id != self.leader && self.leader != 0);
-        others.max_by_key(|id| tracker.get(*id).map(|seen| (seen.recent_active, seen.matched)))
+        let others = others.filter(|id| self.shared.is_witness(*id) == witnesses);
+        let seen = |id| tracker.get(id).filter(|seen| seen.recent_active).map(|seen| (seen.matched, id));
+        others.filter_map(seen).max().map(|(_, id)| id)
     }
 
     /// Proposes what is due, and asks for what reads wait for.
@@ -464,14 +487,16 @@ impl Member {
     }
 
     fn roster(&self) -> Roster {
+        let own = self.raft.raft.id;
         let seat = |(id, address): (&u64, &String)| Chair {
             id: *id,
             address: address.clone(),
             votes: self.is_voter(*id),
-            reached: *id == self.raft.raft.id || self.shared.is_connected(*id),
+            witness: if *id == own { self.shared.settings.witness } else { self.shared.is_witness(*id) },
+            reached: *id == own || self.shared.is_connected(*id),
         };
         let seats = self.machine.members.iter().map(seat).collect();
-        Roster { group: self.machine.group, leader: self.leader, seats, me: self.raft.raft.id }
+        Roster { group: self.machine.group, leader: self.leader, seats, me: own }
     }
 
     fn is_voter(&self, id: u64) -> bool {
