@@ -129,8 +129,7 @@ fn name_of(address: &str) -> Result<ServerName<'static>, Closed> {
 /// Whether a certificate names the host of that address.
 pub(super) fn names(certificate: &CertificateDer<'_>, address: &str) -> bool {
     let parsed = ParsedCertificate::try_from(certificate);
-    name_of(address)
-        .is_ok_and(|name| parsed.is_ok_and(|parsed| verify_server_name(&parsed, &name).is_ok()))
+    name_of(address).is_ok_and(|name| parsed.is_ok_and(|parsed| verify_server_name(&parsed, &name).is_ok()))
 }
 
 fn vouched(stream: TlsStream<TcpStream>) -> Result<Vouched, Closed> {

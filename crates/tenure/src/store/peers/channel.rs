@@ -70,10 +70,7 @@ pub(super) enum Closed {
 impl Closed {
     /// Whether a person has to do something first.
     pub(super) fn is_permanent(&self) -> bool {
-        matches!(
-            self,
-            Self::Secret | Self::Trust | Self::Certificate(_) | Self::Version(..) | Self::Stranger
-        )
+        matches!(self, Self::Secret | Self::Trust | Self::Certificate(_) | Self::Version(..) | Self::Stranger)
     }
 }
 
@@ -99,11 +96,7 @@ struct Seal {
 }
 
 /// Connects to a member. A certificate has to name it as it is `known_as`.
-pub(super) async fn connect(
-    address: &str,
-    known_as: &str,
-    trust: &Trust,
-) -> Result<(Mouth, Ear), Closed> {
+pub(super) async fn connect(address: &str, known_as: &str, trust: &Trust) -> Result<(Mouth, Ear), Closed> {
     connect_as(address, known_as, trust, PROTOCOL).await
 }
 
@@ -176,7 +169,11 @@ fn letter(trust: &Trust) -> u8 {
     }
 }
 
-async fn prove_secret(mut stream: TcpStream, secret: &[u8; 32], plain: &[u8]) -> Result<(Mouth, Ear), Closed> {
+async fn prove_secret(
+    mut stream: TcpStream,
+    secret: &[u8; 32],
+    plain: &[u8],
+) -> Result<(Mouth, Ear), Closed> {
     let mut noise = builder(secret, plain)?.build_initiator().map_err(broken)?;
     say(&mut stream, &mut noise).await?;
     match stream.read_u8().await? {
@@ -188,7 +185,11 @@ async fn prove_secret(mut stream: TcpStream, secret: &[u8; 32], plain: &[u8]) ->
     sealed(stream, noise)
 }
 
-async fn check_secret(mut stream: TcpStream, secret: &[u8; 32], plain: &[u8]) -> Result<(Mouth, Ear), Closed> {
+async fn check_secret(
+    mut stream: TcpStream,
+    secret: &[u8; 32],
+    plain: &[u8],
+) -> Result<(Mouth, Ear), Closed> {
     let mut noise = builder(secret, plain)?.build_responder().map_err(broken)?;
     if let Err(error) = hear(&mut stream, &mut noise).await {
         stream.write_u8(OTHER_SECRET).await?;

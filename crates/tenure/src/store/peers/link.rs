@@ -72,7 +72,8 @@ async fn greet(shared: &Shared, id: u64, address: &str) -> Result<(Mouth, Ear), 
     let papers = lock(&shared.identity).as_ref().map(super::identity::Identity::papers);
     let hello = Hello { cluster: shared.settings.cluster.to_string(), member: papers, wanted: Some(id) };
     let (mouth, ear, welcome) = introduce(&shared.settings, address, hello).await?;
-    let other = welcome.member.unwrap_or(Papers { id: 0, disk: 0, address: address.to_owned(), witness: false });
+    let other =
+        welcome.member.unwrap_or(Papers { id: 0, disk: 0, address: address.to_owned(), witness: false });
     if other.id != id {
         return Err(unreachable(address, "another member is there, or none yet"));
     }

@@ -15,8 +15,10 @@ use super::file::{Fault, Records};
 
 /// The file is replaced when it has grown by this much, or by as much as the snapshot is long.
 const ENOUGH: u64 = 4 << 20;
-/// So many entries stay when the rest is in a snapshot, so that a member that is a little behind needs no snapshot.
+/// So many entries stay when the rest is in a snapshot, so that a member that is a little behind needs no snapshot; but
+/// no more bytes than that.
 const TAIL: u64 = 512;
+const LARGEST_TAIL: u64 = ENOUGH;
 
 /// What a member must not forget.
 #[derive(Debug)]
@@ -116,11 +118,7 @@ impl Log {
         self.state.snapshot = snapshot;
         self.state.conf = conf;
         self.state.settle();
-        while self.state.base.0 + TAIL < applied
-            && let Some(entry) = self.state.entries.pop_front()
-        {
-            self.state.base = (entry.index, entry.term);
-        }
+        self.state.shorten(applied);
         self.rewrite()
     }
 
@@ -171,6 +169,17 @@ impl Kept {
         let known = entry.index.saturating_sub(self.base.0 + 1);
         self.entries.truncate(usize::try_from(known).unwrap_or(usize::MAX));
         self.entries.push_back(entry);
+    }
+
+    /// Drops what led up to `applied`, except for a tail.
+    fn shorten(&mut self, applied: u64) {
+        let mut size: u64 = self.entries.iter().map(|entry| entry.data.len() as u64).sum();
+        while (self.base.0 + TAIL < applied || size > LARGEST_TAIL)
+            && let Some(entry) = self.entries.pop_front_if(|entry| entry.index <= applied)
+        {
+            size -= entry.data.len() as u64;
+            self.base = (entry.index, entry.term);
+        }
     }
 
     /// What is in the snapshot is committed.
@@ -307,5 +316,18 @@ mod tests {
             assert_eq!(log.term(2000).unwrap(), 3);
             assert!(log.initial_state().unwrap().hard_state.commit >= 1900);
         }
+    }
+
+    /// Five hundred entries can be anything from nothing to gigabytes.
+    #[test]
+    fn the_tail_of_large_entries_is_short_and_what_was_not_applied_stays() {
+        let (_dir, _path, mut log) = begun();
+        let large = |index| Entry { data: vec![1; 1 << 20].into(), ..entry(index, 1) };
+        log.append((2..22).map(large).collect(), None).unwrap();
+        log.compact(12, ConfState::default(), b"all of it".to_vec()).unwrap();
+        assert_eq!((log.first_index().unwrap(), log.last_index().unwrap()), (13, 21));
+        log.compact(21, ConfState::default(), b"all of it".to_vec()).unwrap();
+        assert_eq!((log.first_index().unwrap(), log.last_index().unwrap()), (18, 21));
+        assert!(log.records.len() < 5 << 20);
     }
 }

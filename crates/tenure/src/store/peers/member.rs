@@ -309,7 +309,8 @@ impl Member {
     /// be refused.
     fn depose(&mut self) {
         let own = self.raft.raft.id;
-        let heir = if self.leader == own { self.any_heir() } else { Some(own).filter(|id| self.is_voter(*id)) };
+        let heir =
+            if self.leader == own { self.any_heir() } else { Some(own).filter(|id| self.is_voter(*id)) };
         if let Some(heir) = heir {
             self.raft.transfer_leader(heir);
         }

@@ -334,7 +334,8 @@ impl Store for Peers {
 
     async fn write(&self, namespace: &Name, writes: &[Write]) -> Result<Vec<Outcome>, StoreError> {
         check_batch(STORE, writes)?;
-        let size = writes.iter().map(|write| OVERHEAD + write.put.as_ref().map_or(0, |(_, value)| value.json.len()));
+        let size =
+            writes.iter().map(|write| OVERHEAD + write.put.as_ref().map_or(0, |(_, value)| value.json.len()));
         if size.sum::<usize>() > LARGEST_BATCH {
             return Err(refuse(&format!("a batch has {LARGEST_BATCH} bytes at most: write in several")));
         }

@@ -69,7 +69,8 @@ mod tests {
 
     fn sample() -> Message {
         let mut message = Message { from: 1, to: u64::MAX, priority: -1, ..Message::default() };
-        message.set_entries(vec![Entry { index: 300, data: vec![3; 1000].into(), ..Entry::default() }].into());
+        message
+            .set_entries(vec![Entry { index: 300, data: vec![3; 1000].into(), ..Entry::default() }].into());
         let meta = message.mut_snapshot().mut_metadata();
         meta.index = 7;
         meta.mut_conf_state().set_voters(vec![1, 2, u64::MAX]);

@@ -171,9 +171,10 @@ async fn answer_all(
             Frame::Ping => say(outbox, &Frame::Pong).await?,
             Frame::Ask(number, within, ask) => {
                 let weight = weight(ear.heard());
-                let (Ok(turn), Ok(room)) =
-                    (requests.clone().acquire_owned().await, shared.room.clone().acquire_many_owned(weight).await)
-                else {
+                let (Ok(turn), Ok(room)) = (
+                    requests.clone().acquire_owned().await,
+                    shared.room.clone().acquire_many_owned(weight).await,
+                ) else {
                     return Err(Closed::Silent);
                 };
                 let (outbox, shared) = (outbox.clone(), shared.clone());

@@ -86,12 +86,7 @@ async fn find(settings: &Settings, list: &[String], me: &str) -> Result<Found, S
 }
 
 /// What follows from the ids that those who belong to a group have for us.
-fn decide(
-    settings: &Settings,
-    list: &[String],
-    me: &str,
-    ids: &[Option<u64>],
-) -> Result<Found, StoreError> {
+fn decide(settings: &Settings, list: &[String], me: &str, ids: &[Option<u64>]) -> Result<Found, StoreError> {
     match ids {
         [] if list.iter().any(|member| member == me) => {
             settings.members.may_begin_with(list).map(|()| Found::Nobody)
@@ -121,12 +116,7 @@ fn refusals_first(answers: Vec<Result<Answer, StoreError>>) -> Result<Vec<Answer
     }
 }
 
-async fn ask(
-    settings: &Settings,
-    list: &[String],
-    me: &str,
-    address: &str,
-) -> Result<Answer, StoreError> {
+async fn ask(settings: &Settings, list: &[String], me: &str, address: &str) -> Result<Answer, StoreError> {
     let question = Ask::Roll(me.to_owned(), list.to_vec());
     match client::ask_once(settings, address, question).await? {
         Answer::Failed(error) => Err(error),

@@ -35,8 +35,12 @@ impl Trust {
                 Ok(Self::Certificates(Arc::new(Certificates::load(files)?)))
             }
             (None, [None, None, None]) => Err(refuse(NOTHING)),
-            (Some(_), _) => Err(refuse("secret-file and certificates exclude each other: leave one of them out")),
-            (None, _) => Err(refuse("certificates are three files: name all of ca=PATH, cert=PATH and key=PATH")),
+            (Some(_), _) => {
+                Err(refuse("secret-file and certificates exclude each other: leave one of them out"))
+            }
+            (None, _) => {
+                Err(refuse("certificates are three files: name all of ca=PATH, cert=PATH and key=PATH"))
+            }
         }
     }
 }

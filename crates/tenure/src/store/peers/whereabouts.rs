@@ -182,7 +182,8 @@ mod tests {
 
     /// Waits until a read says this; nothing: until it works.
     async fn says(store: &Peers, part: &str) {
-        let query = Query { keys: Vec::new(), kinds: vec![crate::store::Kind::Node] };
+        let query =
+            Query { keys: Vec::new(), kinds: vec![(crate::store::Epoch(1), crate::store::Kind::Node)] };
         let started = Instant::now();
         loop {
             match store.read(&Name::new("a").unwrap(), &query).await {
