@@ -185,9 +185,7 @@ async fn a_witness_never_stays_the_raft_leader() {
     let town = Town::with_witness(3, "&timeout=30s");
     town.all_settled().await;
     let client = town.client();
-    let shown = client.group().await.unwrap();
-    let witnesses = shown.seats.iter().filter(|seat| seat.witness).map(|seat| seat.address.as_str());
-    assert_eq!(witnesses.collect::<Vec<_>>(), [town.address(2)]);
+    knows_witness(&client, town.address(2)).await;
     must_write(&*client, put("x", None, 1)).await;
     for (away, version) in [(0, 1), (1, 2), (0, 3)] {
         // One of the two others is away, and misses a write that the witness has.
@@ -202,6 +200,20 @@ async fn a_witness_never_stays_the_raft_leader() {
         reads(&town.member(away), "x", version + 1).await;
         town.start(stays);
         town.all_settled().await;
+    }
+}
+
+/// Waits until whoever is asked has met the witness, and knows it for one.
+async fn knows_witness(client: &Peers, address: &str) {
+    let started = Instant::now();
+    loop {
+        let shown = client.group().await.map(|group| group.seats).unwrap_or_default();
+        let witnesses: Vec<_> = shown.iter().filter(|seat| seat.witness).map(|seat| &*seat.address).collect();
+        if witnesses == [address] {
+            return;
+        }
+        assert!(started.elapsed() < EVENTUALLY, "{shown:?}");
+        tokio::time::sleep(Duration::from_millis(20)).await;
     }
 }
 

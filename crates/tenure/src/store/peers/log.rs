@@ -13,8 +13,11 @@ use raft::{Error, GetEntriesContext, RaftState, Storage, StorageError};
 use super::codec::{Blob, Garbled, Wire};
 use super::file::{Fault, Records};
 
-/// The file is replaced when it has grown by this much, or by as much as the snapshot is long.
+/// The file is replaced when it has grown by as much as the snapshot is long, but by this much at least and at most.
 const ENOUGH: u64 = 4 << 20;
+const PLENTY: u64 = 32 << 20;
+/// When a snapshot is larger, nothing new is taken in: it has to fit in one frame, with what may come in until the next.
+const FULL: usize = 192 << 20;
 /// So many entries stay when the rest is in a snapshot, so that a member that is a little behind needs no snapshot; but
 /// no more bytes than that.
 const TAIL: u64 = 512;
@@ -104,7 +107,12 @@ impl Log {
 
     /// Whether it is time for [`Log::compact`].
     pub(super) fn is_long(&self) -> bool {
-        self.records.len() > self.fresh + self.fresh.max(ENOUGH)
+        self.records.len() > self.fresh + self.fresh.clamp(ENOUGH, PLENTY)
+    }
+
+    /// Whether there is no room for further registers.
+    pub(super) fn is_full(&self) -> bool {
+        self.state.snapshot.data.len() > FULL
     }
 
     /// Replaces what led up to `applied` by a snapshot of what came of it.

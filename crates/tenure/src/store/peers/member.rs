@@ -16,7 +16,7 @@ use raft::eraftpb::{ConfChange, ConfChangeType, Entry, EntryType, Message, Messa
 use raft::{Config, RawNode, SnapshotStatus, StateRole};
 use tenure_core::Entropy;
 
-use super::super::{Name, Signal, StoreError};
+use super::super::{Name, Signal, StoreError, Write};
 use super::STORE;
 use super::codec::{Garbled, Wire};
 use super::file::Fault;
@@ -37,6 +37,10 @@ const WITNESS_WAITS: usize = 2;
 const CAUGHT_UP: u64 = 64;
 /// The longest that stepping aside may take.
 const STEPPING_ASIDE: Duration = Duration::from_secs(1);
+
+/// What is there can be rewritten, so that whoever takes part goes on.
+const FULL: &str =
+    "the group has no room for further registers: delete some, or let fewer roles share a group";
 
 /// What the thread is told.
 #[derive(Debug)]
@@ -200,6 +204,9 @@ impl Member {
         }
         match ask {
             Ask::Read(namespace, query) => self.reads.add(Read { namespace, query, deadline, reply }),
+            Ask::Write(_, _, writes) if self.raft.store().is_full() && writes.iter().any(creates) => {
+                fail(reply, refuse(FULL.to_owned()));
+            }
             Ask::Write(request, namespace, writes) => {
                 let command = Command { request, since: self.applied, namespace, writes, group: None };
                 self.proposals.add(request, Proposal::Command(command.to_bytes()), deadline, reply);
@@ -511,6 +518,11 @@ fn change_of(kind: ConfChangeType, id: u64, address: &str) -> ConfChange {
     change.node_id = id;
     change.context = address.as_bytes().to_vec().into();
     change
+}
+
+/// Whether a write makes a register that is not there.
+fn creates(write: &Write) -> bool {
+    write.expect.is_none() && write.put.is_some()
 }
 
 fn refuse(message: String) -> StoreError {
