@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use futures_util::StreamExt;
 use peers_kit::*;
+use tenure::Node;
 use tenure::store::{Peers, Retry, Signal, Store, Value};
 
 /// Waits until a handle reads that version.
@@ -248,6 +249,28 @@ async fn a_member_that_was_away_for_long_is_sent_a_snapshot() {
     town.close(2).await;
     town.close(0).await;
     reads(&town.member(2), "big", 800).await;
+}
+
+/// Three members carry a hundred candidates that are clients: one leads, and when it gives up, another one does.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_hundred_clients_stand_for_one_role() {
+    let town = settled(3).await;
+    let stand = async |nth: usize| {
+        let node = Node::with_store(town.client()).name(format!("c{nth}")).ttl(Duration::from_secs(30));
+        let node = node.start().await.unwrap();
+        let candidate = node.candidate("r").await.unwrap();
+        (node, candidate)
+    };
+    let standing = futures_util::future::join_all((0..100).map(stand)).await;
+    let mut tokens = Vec::new();
+    for _ in 0..3 {
+        let next = standing.iter().map(|(_, candidate)| Box::pin(candidate.elected()));
+        let next = tokio::time::timeout(EVENTUALLY, futures_util::future::select_all(next)).await;
+        let (tenure, _, _) = next.expect("somebody is elected");
+        tokens.push(tenure.expect("an election").token());
+    }
+    assert!(tokens.is_sorted_by(|a, b| a < b), "{tokens:?}");
+    futures_util::future::join_all(standing.iter().map(|(node, _)| node.stop())).await;
 }
 
 /// Hints reach the watches of members and of clients, also after the member that a client listened to is gone.

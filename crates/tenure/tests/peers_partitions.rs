@@ -19,6 +19,8 @@ fn member_process() {
     be_a_member();
 }
 
+const MEMBER: &[&str] = &["--exact", "member_process", "--nocapture"];
+
 /// A node on each member, all standing for one role.
 struct Election {
     group: Processes,
@@ -32,7 +34,7 @@ impl Election {
     fn of(count: usize) -> Self {
         let mut group = Processes::linked(count).standing(TTL);
         let tail = Tail::of(&group.notes());
-        group.start_all(&["--exact", "member_process", "--nocapture"]);
+        group.start_all(MEMBER);
         Self { group, tail, notes: Vec::new(), working: BTreeMap::new() }
     }
 
@@ -61,6 +63,13 @@ impl Election {
             }
             self.notes.push(note);
         }
+    }
+
+    /// Kills a member, and whatever it led.
+    fn kill(&mut self, nth: usize) {
+        self.group.kill(nth);
+        self.read_on();
+        self.working.remove(&nth);
     }
 
     /// Waits until one of these works.
@@ -192,5 +201,19 @@ fn two_against_two() {
     let began = |note: &Note| matches!(note.what, What::Work { on: true, .. });
     assert!(!election.notes[before..].iter().any(began), "half is no majority");
     election.recover();
+    election.end();
+}
+
+/// No partition, but the same court: whoever leads is killed, and it may have led the Raft group too.
+#[test]
+fn killed_leaders_are_replaced_whatever_else_they_were() {
+    let mut election = Election::of(3);
+    let all = [0, 1, 2];
+    for _ in 0..4 {
+        let leader = election.one_of(&all);
+        election.kill(leader);
+        election.one_of(&all);
+        election.group.start(leader, MEMBER);
+    }
     election.end();
 }
