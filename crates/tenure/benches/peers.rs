@@ -1,111 +1,80 @@
-//! Figures of a group of peers: three member processes on this machine.
+//! Figures of a group of peers: three member processes on this machine, and what one write costs them in the same run.
 //!
-//! `cargo bench -p tenure --features peers --bench peers -- [KILLS]`
+//! `cargo bench -p tenure --features peers --bench peers -- [KILLS]`. Set `TMPDIR` to the disk that you want to know
+//! about: every acknowledged write waits for two of them.
 
 #[path = "../tests/peers_kit/mod.rs"]
 mod peers_kit;
 
-use std::io::{BufRead, BufReader, Read};
-use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use futures_util::StreamExt;
 use hdrhistogram::Histogram;
-use peers_kit::{SECRET, free_address, must_write, put, space};
-use tempfile::TempDir;
-use tenure::store::{Outcome, Peers, Store};
+use peers_kit::processes::{Processes, be_a_member, size_of};
+use peers_kit::{key, must_write, put, space, version};
+use tenure::clock::lease_nanos;
+use tenure::store::{Outcome, Peers, Signal, Store, Value};
+use tenure::{Candidate, Node};
+use tenure_testkit::judge::{Note, Tail, What};
 
-const PART: &str = "TENURE_BENCH_MEMBER";
+const TTL: Duration = Duration::from_secs(2);
 
 fn main() {
-    if let Ok(url) = std::env::var(PART) {
-        return be_a_member(&url);
-    }
+    be_a_member();
     let kills = std::env::args().filter_map(|argument| argument.parse().ok()).next().unwrap_or(30);
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
     runtime.expect("a runtime").block_on(async {
-        let mut group = Group::start();
+        let mut group = Processes::of(3);
+        group.start_all(&[]);
+        floors(&group).await;
         throughput(&group).await;
-        hand_over(&mut group, kills).await;
-        fail_over(&mut group, kills).await;
+        role_hand_over(&group).await;
+        raft_leader_ends(&mut group, kills, "stopped", Processes::stop).await;
+        raft_leader_ends(&mut group, kills, "killed", Processes::kill).await;
         recovery(&mut group).await;
+        drop(group);
+        role_fail_over(kills.min(60)).await;
     });
 }
 
-fn be_a_member(url: &str) {
-    let member = Peers::open(url).expect("a member");
-    println!("started");
-    let _ = std::io::stdin().read_to_end(&mut Vec::new());
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
-    runtime.block_on(member.close());
-}
-
-/// Three members, killed with the benchmark.
-struct Group {
-    dir: TempDir,
-    addresses: Vec<String>,
-    members: Vec<Child>,
-}
-
-impl Group {
-    fn start() -> Self {
-        let dir = TempDir::new().expect("a directory");
-        std::fs::write(dir.path().join("secret"), SECRET).expect("a secret");
-        let mut group =
-            Self { dir, addresses: (0..3).map(|_| free_address()).collect(), members: Vec::new() };
-        group.members = (0..3).map(|nth| group.member(nth)).collect();
-        group
-    }
-
-    fn url(&self) -> String {
-        let secret = self.dir.path().join("secret");
-        format!("peers://{}?secret-file={}", self.addresses.join(","), secret.display())
-    }
-
-    fn client(&self) -> Peers {
-        Peers::open(&self.url()).expect("a client")
-    }
-
-    fn member(&self, nth: usize) -> Child {
-        let dir = self.dir.path().join(nth.to_string());
-        let url = format!("{}&me={}&dir={}", self.url(), self.addresses[nth], dir.display());
-        let mut command = Command::new(std::env::current_exe().expect("this program"));
-        command.env(PART, url).stdin(Stdio::piped()).stdout(Stdio::piped());
-        let mut child = command.spawn().expect("a process");
-        let output = child.stdout.take().expect("its output");
-        assert!(BufReader::new(output).lines().next().is_some(), "a member starts");
-        child
-    }
-
-    /// Which member leads the Raft group, once all members are reached.
-    async fn leader(&self, client: &Peers) -> usize {
-        loop {
-            if let Ok(group) = client.group().await
-                && group.seats.iter().all(|seat| seat.reached)
-                && let Some(leader) = group.seats.iter().find(|seat| seat.leads)
-                && let Some(nth) = self.addresses.iter().position(|address| *address == leader.address)
-            {
-                return nth;
+/// One write after the other, one read after the other, and how long it takes until another handle hears of a write.
+async fn floors(group: &Processes) {
+    let (writer, watcher) = (group.client(), group.client());
+    must_write(&writer, put("floor", None, 1)).await;
+    let mut watch = watcher.watch(&space());
+    version(&watcher, "floor").await.expect("it is connected");
+    let (mut writes, mut reads, mut hints) = (histogram(), histogram(), histogram());
+    for at in 1..=1000 {
+        let (begun, place, batch) = (Instant::now(), space(), [put("floor", Some(at), at + 1)]);
+        let write = async {
+            let written = writer.write(&place, &batch).await;
+            assert!(matches!(written.as_deref(), Ok([Outcome::Applied])), "{written:?}");
+            record(&mut writes, begun);
+        };
+        let hear = async {
+            while let Some(signal) = watch.next().await {
+                if matches!(&signal, Signal::Changed(found) if found.version.0 == at + 1) {
+                    return record(&mut hints, begun);
+                }
             }
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
+        };
+        tokio::join!(write, hear);
+        let begun = Instant::now();
+        version(&writer, "floor").await.expect("it reads");
+        record(&mut reads, begun);
     }
-}
-
-impl Drop for Group {
-    fn drop(&mut self) {
-        for member in &mut self.members {
-            let _ = member.kill();
-            let _ = member.wait();
-        }
-    }
+    show("a write, acknowledged by a majority", &writes);
+    show("a read", &reads);
+    show("a write begun -> another handle has it (floor of a hand-over)", &hints);
 }
 
 /// Writes a second, of one client and of sixty-four at once.
-async fn throughput(group: &Group) {
-    must_write(&group.client(), put("first", None, 1)).await;
+async fn throughput(group: &Processes) {
     for writers in [1_usize, 64] {
         let until = Instant::now() + Duration::from_secs(5);
-        let client = std::sync::Arc::new(group.client());
+        let client = Arc::new(group.client());
+        must_write(&*client, put(&format!("first{writers}"), None, 1)).await;
         let write = |nth: usize| {
             let (client, name) = (client.clone(), format!("w{writers}-{nth}"));
             tokio::spawn(async move {
@@ -127,56 +96,125 @@ async fn throughput(group: &Group) {
     }
 }
 
-/// The next write after the Raft leader was stopped cleanly.
-async fn hand_over(group: &mut Group, rounds: u32) {
-    let mut figures = Histogram::<u64>::new(3).expect("a histogram");
-    for round in 0..rounds {
-        let client = group.client();
-        let leader = group.leader(&client).await;
-        drop(group.members[leader].stdin.take());
-        let _ = group.members[leader].wait();
-        figures.saturating_record(next_write(&client, &format!("h{round}")).await);
-        group.members[leader] = group.member(leader);
+/// From giving a role up to the next election, normally the other's; both nodes are clients.
+async fn role_hand_over(group: &Processes) {
+    let node = async |name: &str| -> (Node, Candidate) {
+        let node = Node::with_store(Arc::new(group.client())).name(name).ttl(Duration::from_secs(10));
+        let node = node.start().await.expect("it starts");
+        let candidate = node.candidate("scheduler").await.expect("it stands");
+        (node, candidate)
+    };
+    let (nodes, mut times) = ([node("a").await, node("b").await], histogram());
+    let mut tenure = nodes[0].1.elected().await.expect("an election");
+    for _ in 0..100 {
+        let begun = Instant::now();
+        drop(tenure);
+        tenure = tokio::select! {
+            elected = nodes[0].1.elected() => elected,
+            elected = nodes[1].1.elected() => elected,
+        }
+        .expect("an election");
+        record(&mut times, begun);
     }
-    print("the next write after the Raft leader was stopped", &figures);
+    show("clean hand-over of a role between two clients", &times);
+    drop(tenure);
+    futures_util::future::join(nodes[0].0.stop(), nodes[1].0.stop()).await;
 }
 
-/// The next write after the Raft leader was killed.
-async fn fail_over(group: &mut Group, rounds: u32) {
-    let mut figures = Histogram::<u64>::new(3).expect("a histogram");
+/// The next write after the Raft leader ended.
+async fn raft_leader_ends(group: &mut Processes, rounds: u32, how: &str, end: fn(&mut Processes, usize)) {
+    let mut figures = histogram();
     for round in 0..rounds {
         let client = group.client();
-        let leader = group.leader(&client).await;
-        let _ = group.members[leader].kill();
-        figures.saturating_record(next_write(&client, &format!("k{round}")).await);
-        let _ = group.members[leader].wait();
-        group.members[leader] = group.member(leader);
+        let leader = raft_leader(group, &client).await;
+        end(group, leader);
+        figures.saturating_record(next_write(&client, &format!("{how}{round}")).await);
+        group.start(leader, &[]);
     }
-    print("the next write after the Raft leader was killed", &figures);
+    show(&format!("the next write after the Raft leader was {how}"), &figures);
 }
 
-/// How long a group takes to answer after all of it was killed, with a log as long as it ever gets.
-async fn recovery(group: &mut Group) {
-    let client = group.client();
-    let filler = "x".repeat(1000);
-    for nth in 0..8000_u32 {
-        let mut write = put(&format!("r{}", nth % 2000), None, u128::from(nth) + 1);
-        write.key = peers_kit::key(&format!("r{nth}"));
-        write.put = write.put.map(|(version, _)| (version, tenure::store::Value::of(&filler, None)));
-        must_write(&client, write).await;
+/// Which member leads the Raft group, once all members are reached.
+async fn raft_leader(group: &Processes, client: &Peers) -> usize {
+    loop {
+        if let Ok(found) = client.group().await
+            && found.seats.iter().all(|seat| seat.reached)
+            && let Some(leader) = found.seats.iter().find(|seat| seat.leads)
+            && let Some(nth) = group.addresses.iter().position(|address| *address == leader.address)
+        {
+            return nth;
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
     }
-    let size = std::fs::metadata(group.dir.path().join("0/log")).map_or(0, |found| found.len());
-    for member in &mut group.members {
-        let _ = member.kill();
-        let _ = member.wait();
+}
+
+/// How long a group takes to answer after all of it was killed, with many registers and a long log.
+async fn recovery(group: &mut Processes) {
+    let (client, filler) = (group.client(), "x".repeat(1000));
+    for batch in 0..600_u32 {
+        let write = |nth: u32| {
+            let mut write = put("", None, 1);
+            write.key = key(&format!("r{}", batch * 100 + nth));
+            write.put = write.put.map(|(version, _)| (version, Value::of(&filler, None)));
+            write.ring = false;
+            write
+        };
+        let writes: Vec<_> = (0..100).map(write).collect();
+        client.write(&space(), &writes).await.expect("it writes");
     }
+    let size = size_of(&group.place(0).join("log"));
+    group.power_loss();
     let started = Instant::now();
-    group.members = (0..3).map(|nth| group.member(nth)).collect();
+    group.start_all(&[]);
     next_write(&client, "recovered").await;
     println!(
-        "{:>9.0} ms from starting all members to the next write, log of {size} bytes",
-        started.elapsed().as_millis()
+        "{:>9.0} ms from starting all members to the next write, 60000 registers of 1 kB, log of {:.0} MB",
+        started.elapsed().as_millis(),
+        size as f64 / 1e6
     );
+}
+
+/// The next tenure after the process was killed that led the role: as the Raft leader too, or not.
+async fn role_fail_over(rounds: u32) {
+    let mut group = Processes::of(3).standing(TTL);
+    group.start_all(&[]);
+    let mut tail = Tail::of(&group.notes());
+    let (mut both, mut one) = (histogram(), histogram());
+    let (client, mut working) = (group.client(), next_worker(&mut tail, 0).await);
+    for _ in 0..rounds {
+        let leader = raft_leader(&group, &client).await;
+        // Followers have to be nodes again, and to have seen the leader beat.
+        tokio::time::sleep(TTL).await;
+        for note in tail.read_on().expect("notes") {
+            working = began(&note).unwrap_or(working);
+        }
+        let killed = lease_nanos();
+        group.kill(working.0);
+        let next = next_worker(&mut tail, killed).await;
+        let figures = if leader == working.0 { &mut both } else { &mut one };
+        figures.saturating_record((next.1 - killed) / 1000);
+        group.start(working.0, &[]);
+        working = next;
+    }
+    show(&format!("the next leader after the leader was killed, ttl {TTL:?}"), &one);
+    show(&format!("… and it led the Raft group too, ttl {TTL:?}"), &both);
+}
+
+/// Who began to work after that instant, and when.
+async fn next_worker(tail: &mut Tail, since: u64) -> (usize, u64) {
+    loop {
+        let notes = tail.read_on().expect("notes");
+        if let Some(found) = notes.iter().filter_map(began).find(|(_, at)| *at > since) {
+            return found;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
+/// Who began to work, and when, if that is what the note says.
+fn began(note: &Note) -> Option<(usize, u64)> {
+    let began = matches!(note.what, What::Work { on: true, .. });
+    began.then(|| (note.node[1..].parse().expect("a number"), note.t))
 }
 
 async fn next_write(client: &Peers, name: &str) -> u64 {
@@ -185,13 +223,21 @@ async fn next_write(client: &Peers, name: &str) -> u64 {
     u64::try_from(started.elapsed().as_micros()).unwrap_or(u64::MAX)
 }
 
-fn print(what: &str, figures: &Histogram<u64>) {
+fn histogram() -> Histogram<u64> {
+    Histogram::new(3).expect("a histogram")
+}
+
+fn record(times: &mut Histogram<u64>, since: Instant) {
+    times.saturating_record(u64::try_from(since.elapsed().as_micros()).unwrap_or(u64::MAX));
+}
+
+fn show(what: &str, figures: &Histogram<u64>) {
     let ms = |quantile| figures.value_at_quantile(quantile) as f64 / 1000.0;
-    let count = figures.len();
     println!(
-        "{:>9.1} / {:.1} / {:.1} ms: {what} (median, p99, worst of {count})",
+        "{:>9.2} / {:.2} / {:.2} ms: {what} (p50, p99, worst of {})",
         ms(0.5),
         ms(0.99),
-        ms(1.0)
+        ms(1.0),
+        figures.len()
     );
 }

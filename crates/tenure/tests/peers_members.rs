@@ -7,19 +7,8 @@ use std::time::{Duration, Instant};
 
 use futures_util::StreamExt;
 use peers_kit::*;
-use tenure::store::{Peers, Retry, Signal, Store, StoreError};
-
-/// Waits until a handle says this of itself.
-async fn complains(store: &Peers, part: &str) -> StoreError {
-    let started = Instant::now();
-    loop {
-        match version(store, "x").await {
-            Err(error) if error.to_string().contains(part) => return error,
-            other => assert!(started.elapsed() < EVENTUALLY, "{part:?} is not said, but {other:?}"),
-        }
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
-}
+use tenure::Node;
+use tenure::store::{Peers, Retry, Signal, Store, Value};
 
 /// Waits until a handle reads that version.
 async fn reads(store: &Peers, name: &str, expected: u128) {
@@ -127,32 +116,6 @@ async fn a_group_that_lost_a_member_for_good_replaces_it() {
 }
 
 #[tokio::test]
-async fn strangers_are_refused_and_told_why() {
-    let town = settled(1).await;
-    let dir = tempfile::tempdir().unwrap();
-    let secret = dir.path().join("secret");
-    std::fs::write(&secret, "another secret altogether").unwrap();
-    let url = format!("peers://{}?secret-file={}", town.address(0), secret.display());
-    let error = version(&Peers::open(&url).unwrap(), "x").await.unwrap_err();
-    assert!(error.to_string().contains("the secret is another one there"), "{error}");
-    assert_eq!(error.retry(), Retry::Never);
-    assert!(!error.to_string().contains("altogether"));
-    let url = format!("{}&cluster=other", town.url());
-    let error = version(&Peers::open(&url).unwrap(), "x").await.unwrap_err();
-    assert!(error.to_string().contains("cluster \"tenure\", not of \"other\""), "{error}");
-    // Whoever speaks something else is cut off, and the member goes on.
-    let mut stream = std::net::TcpStream::connect(town.address(0)).unwrap();
-    stream.write_all(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
-    let mut rest = Vec::new();
-    let _ = std::io::Read::read_to_end(&mut stream, &mut rest);
-    assert_eq!(rest, b"", "not a word to strangers");
-    must_write(&*town.client(), put("y", None, 1)).await;
-    // The same member twice.
-    let error = Peers::open(&town.member_url(0)).unwrap_err();
-    assert!(error.to_string().contains("member=false"), "{error}");
-}
-
-#[tokio::test]
 async fn members_with_different_lists_do_not_begin() {
     let dir = tempfile::tempdir().unwrap();
     let secret = dir.path().join("secret");
@@ -215,6 +178,99 @@ async fn a_raft_leader_that_is_closed_steps_aside_and_a_slow_disk_is_borne() {
         last += 1;
     }
     reads(&town.member((leader + 1) % 3), "x", last).await;
+}
+
+/// A witness stores and votes. It is elected only where nobody else has all of the log, and then hands it on.
+#[tokio::test]
+async fn a_witness_never_stays_the_raft_leader() {
+    let town = Town::with_witness(3, "&timeout=30s");
+    town.all_settled().await;
+    let client = town.client();
+    knows_witness(&client, town.address(2)).await;
+    must_write(&*client, put("x", None, 1)).await;
+    for (away, version) in [(0, 1), (1, 2), (0, 3)] {
+        // One of the two others is away, and misses a write that the witness has.
+        let stays = 1 - away;
+        town.close(away).await;
+        leads(&town, stays).await;
+        must_write(&*client, put("x", Some(version), version + 1)).await;
+        // It comes back, and the one that knows all leaves: the witness alone can tell, and lets the other lead.
+        town.close(stays).await;
+        town.start(away);
+        leads(&town, away).await;
+        reads(&town.member(away), "x", version + 1).await;
+        town.start(stays);
+        town.all_settled().await;
+    }
+}
+
+/// Waits until whoever is asked has met the witness, and knows it for one.
+async fn knows_witness(client: &Peers, address: &str) {
+    let started = Instant::now();
+    loop {
+        let shown = client.group().await.map(|group| group.seats).unwrap_or_default();
+        let witnesses: Vec<_> = shown.iter().filter(|seat| seat.witness).map(|seat| &*seat.address).collect();
+        if witnesses == [address] {
+            return;
+        }
+        assert!(started.elapsed() < EVENTUALLY, "{shown:?}");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+/// Waits until that member leads the Raft group.
+async fn leads(town: &Town, nth: usize) {
+    let started = Instant::now();
+    while town.raft_leader().await != nth {
+        assert!(started.elapsed() < EVENTUALLY, "another one leads");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+/// The log is shortened while a member is away; when it comes back, it is sent a snapshot, and goes on from there.
+#[tokio::test]
+async fn a_member_that_was_away_for_long_is_sent_a_snapshot() {
+    let town = settled(3).await;
+    town.close(2).await;
+    let (client, log) = (town.client(), town.dir(0).join("log"));
+    let (filler, mut longest, mut shortened) = ("x".repeat(40_000), 0, false);
+    for nth in 1..=800_u128 {
+        let mut write = put("big", (nth > 1).then_some(nth - 1), nth);
+        write.put = write.put.map(|(version, _)| (version, Value::of(&filler, None)));
+        must_write(&*client, write).await;
+        let length = std::fs::metadata(&log).map_or(0, |found| found.len());
+        shortened |= length < longest;
+        longest = longest.max(length);
+    }
+    assert!(shortened, "32 MB were written, and the log was never shortened");
+    assert!(longest < 30_000_000, "the log grew to {longest} bytes");
+    reads(&town.member(2), "big", 800).await;
+    // What it was sent is on its disk: it knows it again, also when it is needed for a majority.
+    town.close(2).await;
+    town.close(0).await;
+    reads(&town.member(2), "big", 800).await;
+}
+
+/// Three members carry a hundred candidates that are clients: one leads, and when it gives up, another one does.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_hundred_clients_stand_for_one_role() {
+    let town = settled(3).await;
+    let stand = async |nth: usize| {
+        let node = Node::with_store(town.client()).name(format!("c{nth}")).ttl(Duration::from_secs(30));
+        let node = node.start().await.unwrap();
+        let candidate = node.candidate("r").await.unwrap();
+        (node, candidate)
+    };
+    let standing = futures_util::future::join_all((0..100).map(stand)).await;
+    let mut tokens = Vec::new();
+    for _ in 0..3 {
+        let next = standing.iter().map(|(_, candidate)| Box::pin(candidate.elected()));
+        let next = tokio::time::timeout(EVENTUALLY, futures_util::future::select_all(next)).await;
+        let (tenure, _, _) = next.expect("somebody is elected");
+        tokens.push(tenure.expect("an election").token());
+    }
+    assert!(tokens.is_sorted_by(|a, b| a < b), "{tokens:?}");
+    futures_util::future::join_all(standing.iter().map(|(node, _)| node.stop())).await;
 }
 
 /// Hints reach the watches of members and of clients, also after the member that a client listened to is gone.

@@ -2,87 +2,20 @@
 
 mod peers_kit;
 
-use std::io::{BufRead, BufReader, Read};
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
+use peers_kit::processes::{Processes, be_a_member};
 use peers_kit::*;
-use tempfile::TempDir;
 use tenure::store::{Outcome, Peers, Query, Store, Value, Write};
 
-/// What tells a copy of this very program that it is to be a member.
-const PART: &str = "TENURE_TEST_MEMBER";
-
-/// Not a test of its own: what the copies do. They end with the process that started them, whose end of the pipe they
-/// hold.
+/// Not a test of its own: what the copies of this program do.
 #[test]
 fn member_process() {
-    let Ok(url) = std::env::var(PART) else { return };
-    let member = eventually(|| Peers::open(&url).ok());
-    println!("started");
-    let _ = std::io::stdin().read_to_end(&mut Vec::new());
-    drop(member);
-    std::process::exit(0);
+    be_a_member();
 }
 
-/// A group whose members are processes.
-struct Processes {
-    dir: TempDir,
-    addresses: Vec<String>,
-    children: Vec<Option<Child>>,
-}
-
-impl Processes {
-    fn of(count: usize) -> Self {
-        let dir = TempDir::new().unwrap();
-        std::fs::write(dir.path().join("secret"), SECRET).unwrap();
-        let addresses = (0..count).map(|_| free_address()).collect();
-        Self { dir, addresses, children: (0..count).map(|_| None).collect() }
-    }
-
-    fn url(&self, list: &str) -> String {
-        format!("peers://{list}?secret-file={}", self.dir.path().join("secret").display())
-    }
-
-    fn client(&self) -> Peers {
-        Peers::open(&self.url(&self.addresses.join(","))).unwrap()
-    }
-
-    fn client_of(&self, nth: usize) -> Peers {
-        Peers::open(&self.url(&self.addresses[nth])).unwrap()
-    }
-
-    /// Starts a member; `before` is what a shell does first.
-    fn start(&mut self, nth: usize, before: &str) {
-        let me = &self.addresses[nth];
-        let dir = self.dir.path().join(format!("member-{nth}"));
-        let url = format!("{}&me={me}&dir={}", self.url(&self.addresses.join(",")), dir.display());
-        let program = std::env::current_exe().unwrap();
-        let mut command = Command::new("sh");
-        command
-            .args(["-c", &format!("{before} exec \"$0\" --exact member_process --nocapture")])
-            .arg(program);
-        command.env(PART, url).stdin(Stdio::piped()).stdout(Stdio::piped());
-        let mut child = command.spawn().unwrap();
-        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        assert!(lines.any(|line| line.is_ok_and(|line| line.contains("started"))), "a member starts");
-        self.children[nth] = Some(child);
-    }
-
-    /// Kills every member at once.
-    fn power_loss(&mut self) {
-        for child in self.children.iter_mut().flatten() {
-            let _ = child.kill();
-        }
-        self.children.iter_mut().filter_map(Option::take).for_each(|mut child| drop(child.wait()));
-    }
-}
-
-impl Drop for Processes {
-    fn drop(&mut self) {
-        self.power_loss();
-    }
-}
+const MEMBER: &[&str] = &["--exact", "member_process", "--nocapture"];
 
 /// Reads a register, however often it takes.
 async fn must_read(store: &Peers, name: &str) -> Option<u128> {
@@ -121,7 +54,7 @@ async fn a_power_loss_takes_nothing_back() {
     let client = group.client();
     let mut counts = [0; 4];
     for _ in 0..rounds {
-        (0..3).for_each(|nth| group.start(nth, ""));
+        group.start_all(MEMBER);
         let mut known = [0; 4];
         for (nth, known) in known.iter_mut().enumerate() {
             *known = must_read(&client, &format!("c{nth}")).await.unwrap_or(0);
@@ -148,9 +81,9 @@ async fn a_power_loss_takes_nothing_back() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_full_disk_stops_one_member_only_and_it_comes_back() {
     let mut group = Processes::of(3);
-    group.start(0, "trap '' XFSZ; ulimit -S -f 400;");
-    group.start(1, "");
-    group.start(2, "");
+    group.start_after(0, "trap '' XFSZ; ulimit -S -f 400;", MEMBER);
+    group.start(1, MEMBER);
+    group.start(2, MEMBER);
     let client = group.client();
     must_read(&client, "x").await;
     let filler = "x".repeat(20_000);

@@ -38,6 +38,10 @@ async fn many_changes_leave_nothing_behind() {
     }
     let (fds, threads, pages) = early.unwrap();
     let after = settled().await;
+    println!(
+        "descriptors, threads, resident pages after 50 changes {:?}, after {changes} {after:?}",
+        (fds, threads, pages)
+    );
     assert!(after.0 <= fds + 8, "descriptors went from {fds} to {}", after.0);
     assert!(after.1 <= threads + 2, "threads went from {threads} to {}", after.1);
     assert!(after.2 <= pages + 16_384, "resident pages went from {pages} to {}", after.2);

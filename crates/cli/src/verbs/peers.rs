@@ -103,13 +103,20 @@ struct Document<'a> {
 struct View<'a> {
     address: &'a str,
     votes: bool,
+    witness: bool,
     leads: bool,
     reached: bool,
 }
 
 impl<'a> View<'a> {
     fn of(seat: &'a Seat) -> Self {
-        Self { address: &seat.address, votes: seat.votes, leads: seat.leads, reached: seat.reached }
+        Self {
+            address: &seat.address,
+            votes: seat.votes,
+            witness: seat.witness,
+            leads: seat.leads,
+            reached: seat.reached,
+        }
     }
 }
 
@@ -119,6 +126,7 @@ fn pretty(group: &Group) -> String {
     for seat in &group.seats {
         let (part, tone) = match (seat.leads, seat.votes) {
             (true, _) => ("leads the group", Tone::Good),
+            (_, true) if seat.witness => ("votes, a witness", Tone::Plain),
             (_, true) => ("votes", Tone::Plain),
             _ => ("is catching up", Tone::Warn),
         };

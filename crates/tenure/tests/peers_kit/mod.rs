@@ -1,11 +1,15 @@
 //! What the tests of the peers store share: a group in this process, on loopback ports of its own.
 #![allow(dead_code, unreachable_pub, reason = "each test program uses a part of it")]
 
+pub mod links;
+pub mod processes;
+
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::net::TcpListener;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use links::Links;
 use tempfile::TempDir;
 use tenure::store::Outcome;
 use tenure::store::{Epoch, Key, Kind, Name, Peers, Query, Store, Value, Version, Write};
@@ -20,6 +24,9 @@ pub struct Town {
     addresses: Vec<String>,
     members: Mutex<Vec<Option<Arc<Peers>>>>,
     extra: &'static str,
+    /// Which of them is a witness.
+    witness: Option<usize>,
+    links: Option<Links>,
 }
 
 impl Town {
@@ -30,12 +37,35 @@ impl Town {
 
     /// Starts so many members with these parameters, such as `&timeout=1s`.
     pub fn with(count: usize, extra: &'static str) -> Self {
+        Self::new(count, extra).begun()
+    }
+
+    /// The last of so many members is a witness.
+    pub fn with_witness(count: usize, extra: &'static str) -> Self {
+        Self { witness: Some(count - 1), ..Self::new(count, extra) }.begun()
+    }
+
+    /// Members with a proxy on each way between two of them.
+    pub fn linked(count: usize, extra: &'static str) -> Self {
+        let town = Self::new(count, extra);
+        let links = Some(Links::between(&town.addresses));
+        Self { links, ..town }.begun()
+    }
+
+    fn new(count: usize, extra: &'static str) -> Self {
         let dir = TempDir::new().unwrap();
         std::fs::write(dir.path().join("secret"), SECRET).unwrap();
-        let town = Self { dir, addresses: addresses(count), members: Mutex::default(), extra };
-        town.members.lock().unwrap().resize(count, None);
-        (0..count).for_each(|nth| town.start(nth));
-        town
+        let members = Mutex::new(vec![None; count]);
+        Self { dir, addresses: addresses(count), members, extra, witness: None, links: None }
+    }
+
+    fn begun(self) -> Self {
+        (0..self.size()).for_each(|nth| self.start(nth));
+        self
+    }
+
+    pub fn links(&self) -> &Links {
+        self.links.as_ref().expect("the town is linked")
     }
 
     pub fn size(&self) -> usize {
@@ -58,7 +88,9 @@ impl Town {
 
     /// The URL of a member.
     pub fn member_url(&self, nth: usize) -> String {
-        format!("{}&me={}&dir={}", self.url(), self.addresses[nth], self.dir(nth).display())
+        let witness = self.witness == Some(nth);
+        let dir = self.dir(nth);
+        format!("{}&me={}&dir={}&witness={witness}", self.url(), self.addresses[nth], dir.display())
     }
 
     pub fn client(&self) -> Arc<Peers> {
@@ -80,6 +112,8 @@ impl Town {
             return member.clone();
         }
         let member = Arc::new(eventually(|| Peers::open(&self.member_url(nth)).ok()));
+        let routes = self.links.as_ref().map(|links| links.routes(nth)).unwrap_or_default();
+        routes.iter().for_each(|(address, through)| member.route(address, through));
         members[nth] = Some(member.clone());
         member
     }
@@ -101,27 +135,6 @@ impl Town {
         let members: Vec<_> = self.members.lock().unwrap().iter_mut().map(Option::take).collect();
         futures_util::future::join_all(members.iter().flatten().map(|member| member.close())).await;
         (0..self.size()).for_each(|nth| self.start(nth));
-    }
-
-    /// Lets members of different parts hear nothing of each other.
-    pub fn split(&self, parts: &[&[usize]]) {
-        let part = |nth: usize| parts.iter().position(|part| part.contains(&nth));
-        self.connect(|from, to| part(from) == part(to));
-    }
-
-    /// Lets messages pass exactly where `passes` says so, from one member to another.
-    pub fn connect(&self, passes: impl Fn(usize, usize) -> bool) {
-        for (from, member) in self.members.lock().unwrap().iter().enumerate() {
-            for to in (0..self.size()).filter(|to| *to != from) {
-                if let Some(member) = member {
-                    member.cut(&self.addresses[to], !passes(from, to));
-                }
-            }
-        }
-    }
-
-    pub fn heal(&self) {
-        self.connect(|_, _| true);
     }
 
     /// Waits until that member takes part.
@@ -168,6 +181,18 @@ fn addresses(count: usize) -> Vec<String> {
         found.extend(TcpListener::bind(("127.0.0.1", port)).ok());
     }
     found.iter().map(|listener| listener.local_addr().unwrap().to_string()).collect()
+}
+
+/// Waits until a handle says this of itself.
+pub async fn complains(store: &Peers, part: &str) -> tenure::store::StoreError {
+    let started = Instant::now();
+    loop {
+        match version(store, "x").await {
+            Err(error) if error.to_string().contains(part) => return error,
+            other => assert!(started.elapsed() < EVENTUALLY, "{part:?} is not said, but {other:?}"),
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
 }
 
 /// Another address that nobody uses.

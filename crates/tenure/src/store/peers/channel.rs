@@ -1,43 +1,50 @@
-//! A secure channel: TCP, then Noise with a secret that both sides know (NNpsk0), then frames.
+//! A secure channel: TCP, then proofs of who both are, then frames.
 //!
 //! ```text
 //!   connects                                   listens
-//!   "TENURE-P" version, oldest   ────▶          picks the highest that both know
-//!                                ◀────          verdict, version
-//!   e, proven by the secret      ────▶          refuses whoever does not know it
-//!                                ◀────          verdict, e, proven by the secret
-//!   frames: chunks of (length, ciphertext); the first begins with the length of the whole
+//!   "TENURE-P" or "TENURE-T", version, oldest   ────▶   picks the highest that both know
+//!                                               ◀────   verdict, version
+//!   P: Noise with a secret that both know (NNpsk0)      T: TLS with certificates on both sides
+//!   frames: their length, and what they say
 //! ```
 //!
-//! The plain words before the handshake are part of what is proven in it, so that nobody can change them unnoticed.
+//! The plain words before the proofs are part of what is proven, so that nobody can change them unnoticed. What Noise
+//! carries is cut in chunks of (length, ciphertext).
 
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
+use rustls::pki_types::CertificateDer;
 use snow::{Builder, HandshakeState, StatelessTransportState};
-use tokio::io::{AsyncReadExt, AsyncWriteExt, BufReader, BufWriter};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufReader, BufWriter};
 use tokio::net::TcpStream;
-use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::time::timeout;
 
+use super::certificates::{Certificates, Vouched, distrust, names};
 use super::codec::Wire;
 use super::frame::{Frame, PROTOCOL};
+use super::trust::Trust;
 
-const MAGIC: &[u8; 8] = b"TENURE-P";
+const MAGIC: &[u8; 7] = b"TENURE-";
 const PATTERN: &str = "Noise_NNpsk0_25519_ChaChaPoly_BLAKE2s";
 
 /// Until so much time has passed, a stranger has proven who he is, or is cut off.
 pub(super) const PATIENCE: Duration = Duration::from_secs(5);
+/// A host that does not even answer is given up sooner: when links heal, connecting anew is what carries.
+const REACHING: Duration = Duration::from_secs(1);
 
 /// The longest frame: a snapshot of everything.
-const LONGEST: usize = 256 << 20;
+pub(super) const LONGEST: usize = 256 << 20;
+/// The longest frame of whoever has yet to say who he is.
+const LONGEST_GREETING: usize = 64 << 10;
 /// Noise carries no more in one message; 16 bytes of it are the proof.
 const CHUNK: usize = 65_535 - 16;
 
 const ACCEPTED: u8 = 0;
 const OTHER_VERSION: u8 = 1;
 const OTHER_SECRET: u8 = 2;
+const OTHER_TRUST: u8 = 3;
 
 /// Why there is no channel.
 #[derive(Debug, thiserror::Error)]
@@ -50,6 +57,10 @@ pub(super) enum Closed {
     Stranger,
     #[error("the secret is another one there: compare the files that secret-file names")]
     Secret,
+    #[error("one side has a secret, the other certificates: give all the same parameters")]
+    Trust,
+    #[error("{0}: look at the files that ca, cert and key name, here and there")]
+    Certificate(String),
     #[error("it speaks protocols {1} to {0}, and this one {2} to {3}: upgrade the older of the two")]
     Version(u8, u8, u8, u8),
     #[error("it sent what cannot be read")]
@@ -59,41 +70,48 @@ pub(super) enum Closed {
 impl Closed {
     /// Whether a person has to do something first.
     pub(super) fn is_permanent(&self) -> bool {
-        matches!(self, Self::Secret | Self::Version(..) | Self::Stranger)
+        matches!(self, Self::Secret | Self::Trust | Self::Certificate(_) | Self::Version(..) | Self::Stranger)
     }
 }
 
 /// The half that sends.
-#[derive(Debug)]
 pub(super) struct Mouth {
-    to: BufWriter<OwnedWriteHalf>,
-    state: Arc<StatelessTransportState>,
-    nonce: u64,
+    to: BufWriter<Box<dyn AsyncWrite + Send + Unpin>>,
+    seal: Option<Seal>,
 }
 
 /// The half that receives.
-#[derive(Debug)]
 pub(super) struct Ear {
-    from: BufReader<OwnedReadHalf>,
+    from: BufReader<Box<dyn AsyncRead + Send + Unpin>>,
+    seal: Option<Seal>,
+    certificate: Option<CertificateDer<'static>>,
+    longest: usize,
+    heard: usize,
+}
+
+/// What Noise made of the secret; TLS seals by itself.
+struct Seal {
     state: Arc<StatelessTransportState>,
     nonce: u64,
 }
 
-/// Connects to a member.
-pub(super) async fn connect(address: &str, secret: &[u8; 32]) -> Result<(Mouth, Ear), Closed> {
-    connect_as(address, secret, PROTOCOL).await
+/// Connects to a member. A certificate has to name it as it is `known_as`.
+pub(super) async fn connect(address: &str, known_as: &str, trust: &Trust) -> Result<(Mouth, Ear), Closed> {
+    connect_as(address, known_as, trust, PROTOCOL).await
 }
 
 /// Connects as something that speaks these versions would.
 async fn connect_as(
     address: &str,
-    secret: &[u8; 32],
+    known_as: &str,
+    trust: &Trust,
     (newest, oldest): (u8, u8),
 ) -> Result<(Mouth, Ear), Closed> {
     let greet = async {
-        let mut stream = TcpStream::connect(address).await?;
+        let reached = timeout(REACHING, TcpStream::connect(address)).await;
+        let mut stream = reached.map_err(|_| Closed::Silent)??;
         prepare(&stream);
-        let greeting = [&MAGIC[..], &[newest, oldest]].concat();
+        let greeting = [&MAGIC[..], &[letter(trust), newest, oldest]].concat();
         stream.write_all(&greeting).await?;
         let mut verdict = [0; 3];
         stream.read_exact(&mut verdict).await?;
@@ -102,30 +120,26 @@ async fn connect_as(
             [OTHER_VERSION, its_newest, its_oldest] => {
                 return Err(Closed::Version(its_newest, its_oldest, oldest, newest));
             }
+            [OTHER_TRUST, ..] => return Err(Closed::Trust),
             _ => return Err(Closed::Stranger),
         }
-        let mut noise =
-            builder(secret, &[greeting, verdict.to_vec()].concat())?.build_initiator().map_err(broken)?;
-        say(&mut stream, &mut noise).await?;
-        match stream.read_u8().await? {
-            ACCEPTED => {}
-            OTHER_SECRET => return Err(Closed::Secret),
-            _ => return Err(Closed::Stranger),
+        let plain = [greeting, verdict.to_vec()].concat();
+        match trust {
+            Trust::Secret(secret) => prove_secret(stream, secret, &plain).await,
+            Trust::Certificates(own) => prove_certificate(stream, own, known_as, &plain).await,
         }
-        hear(&mut stream, &mut noise).await?;
-        open(stream, noise)
     };
     timeout(PATIENCE, greet).await.unwrap_or(Err(Closed::Silent))
 }
 
 /// Answers whoever connects.
-pub(super) async fn accept(mut stream: TcpStream, secret: &[u8; 32]) -> Result<(Mouth, Ear), Closed> {
+pub(super) async fn accept(mut stream: TcpStream, trust: &Trust) -> Result<(Mouth, Ear), Closed> {
     let greet = async {
         prepare(&stream);
         let mut greeting = [0; 10];
         stream.read_exact(&mut greeting).await?;
-        let [newest, oldest] = [greeting[8], greeting[9]];
-        if &greeting[..8] != MAGIC {
+        let [kind, newest, oldest] = [greeting[7], greeting[8], greeting[9]];
+        if &greeting[..7] != MAGIC {
             return Err(Closed::Stranger);
         }
         let common = newest.min(PROTOCOL.0);
@@ -133,19 +147,90 @@ pub(super) async fn accept(mut stream: TcpStream, secret: &[u8; 32]) -> Result<(
             stream.write_all(&[OTHER_VERSION, PROTOCOL.0, PROTOCOL.1]).await?;
             return Err(Closed::Version(newest, oldest, PROTOCOL.1, PROTOCOL.0));
         }
+        if kind != letter(trust) {
+            stream.write_all(&[OTHER_TRUST, 0, 0]).await?;
+            return Err(Closed::Trust);
+        }
         let verdict = [ACCEPTED, common, 0];
         stream.write_all(&verdict).await?;
-        let mut noise =
-            builder(secret, &[&greeting[..], &verdict].concat())?.build_responder().map_err(broken)?;
-        if let Err(error) = hear(&mut stream, &mut noise).await {
-            stream.write_u8(OTHER_SECRET).await?;
-            return Err(error);
+        let plain = [&greeting[..], &verdict].concat();
+        match trust {
+            Trust::Secret(secret) => check_secret(stream, secret, &plain).await,
+            Trust::Certificates(own) => check_certificate(stream, own, &plain).await,
         }
-        stream.write_u8(ACCEPTED).await?;
-        say(&mut stream, &mut noise).await?;
-        open(stream, noise)
     };
     timeout(PATIENCE, greet).await.unwrap_or(Err(Closed::Silent))
+}
+
+fn letter(trust: &Trust) -> u8 {
+    match trust {
+        Trust::Secret(_) => b'P',
+        Trust::Certificates(_) => b'T',
+    }
+}
+
+async fn prove_secret(
+    mut stream: TcpStream,
+    secret: &[u8; 32],
+    plain: &[u8],
+) -> Result<(Mouth, Ear), Closed> {
+    let mut noise = builder(secret, plain)?.build_initiator().map_err(broken)?;
+    say(&mut stream, &mut noise).await?;
+    match stream.read_u8().await? {
+        ACCEPTED => {}
+        OTHER_SECRET => return Err(Closed::Secret),
+        _ => return Err(Closed::Stranger),
+    }
+    hear(&mut stream, &mut noise).await?;
+    sealed(stream, noise)
+}
+
+async fn check_secret(
+    mut stream: TcpStream,
+    secret: &[u8; 32],
+    plain: &[u8],
+) -> Result<(Mouth, Ear), Closed> {
+    let mut noise = builder(secret, plain)?.build_responder().map_err(broken)?;
+    if let Err(error) = hear(&mut stream, &mut noise).await {
+        stream.write_u8(OTHER_SECRET).await?;
+        return Err(error);
+    }
+    stream.write_u8(ACCEPTED).await?;
+    say(&mut stream, &mut noise).await?;
+    sealed(stream, noise)
+}
+
+/// Repeats the plain words where nobody can change them. The answer also tells that our certificate was accepted: in
+/// TLS 1.3 whoever connects is not told otherwise.
+async fn prove_certificate(
+    stream: TcpStream,
+    own: &Certificates,
+    known_as: &str,
+    plain: &[u8],
+) -> Result<(Mouth, Ear), Closed> {
+    let (mut stream, certificate) = own.connect(stream, known_as).await?;
+    stream.write_all(plain).await.map_err(distrust)?;
+    stream.flush().await.map_err(distrust)?;
+    match stream.read_u8().await.map_err(distrust)? {
+        ACCEPTED => Ok(vouched((stream, certificate))),
+        _ => Err(Closed::Stranger),
+    }
+}
+
+async fn check_certificate(
+    stream: TcpStream,
+    own: &Certificates,
+    plain: &[u8],
+) -> Result<(Mouth, Ear), Closed> {
+    let (mut stream, certificate) = own.accept(stream).await?;
+    let mut repeated = vec![0; plain.len()];
+    stream.read_exact(&mut repeated).await?;
+    if repeated != plain {
+        return Err(Closed::Garbled);
+    }
+    stream.write_u8(ACCEPTED).await?;
+    stream.flush().await?;
+    Ok(vouched((stream, certificate)))
 }
 
 /// A peer that vanished without a word is noticed within seconds.
@@ -179,11 +264,16 @@ async fn hear(stream: &mut TcpStream, noise: &mut HandshakeState) -> Result<(), 
     noise.read_message(&word, &mut []).map(drop).map_err(|_| Closed::Secret)
 }
 
-fn open(stream: TcpStream, noise: HandshakeState) -> Result<(Mouth, Ear), Closed> {
+fn sealed(stream: TcpStream, noise: HandshakeState) -> Result<(Mouth, Ear), Closed> {
     let state = Arc::new(noise.into_stateless_transport_mode().map_err(broken)?);
     let (from, to) = stream.into_split();
-    let mouth = Mouth { to: BufWriter::new(to), state: state.clone(), nonce: 0 };
-    Ok((mouth, Ear { from: BufReader::new(from), state, nonce: 0 }))
+    let seal = || Some(Seal { state: state.clone(), nonce: 0 });
+    Ok((Mouth::new(Box::new(to), seal()), Ear::new(Box::new(from), seal(), None)))
+}
+
+fn vouched((stream, certificate): Vouched) -> (Mouth, Ear) {
+    let (from, to) = tokio::io::split(stream);
+    (Mouth::new(Box::new(to), None), Ear::new(Box::new(from), None, Some(certificate)))
 }
 
 fn broken(_: snow::Error) -> Closed {
@@ -191,6 +281,10 @@ fn broken(_: snow::Error) -> Closed {
 }
 
 impl Mouth {
+    fn new(to: Box<dyn AsyncWrite + Send + Unpin>, seal: Option<Seal>) -> Self {
+        Self { to: BufWriter::new(to), seal }
+    }
+
     /// Sends one frame; nothing may be left in a buffer when the caller goes to wait.
     pub(super) async fn say(&mut self, frame: &Frame) -> Result<(), Closed> {
         self.put(&frame.to_bytes()).await?;
@@ -200,11 +294,16 @@ impl Mouth {
     /// Puts one frame in the buffer.
     pub(super) async fn put(&mut self, frame: &[u8]) -> Result<(), Closed> {
         let length = u32::try_from(frame.len()).ok().filter(|length| *length as usize <= LONGEST);
-        let whole = [&length.ok_or(Closed::Garbled)?.to_le_bytes(), frame].concat();
+        let length = length.ok_or(Closed::Garbled)?.to_le_bytes();
+        let Some(seal) = &mut self.seal else {
+            self.to.write_all(&length).await?;
+            return Ok(self.to.write_all(frame).await?);
+        };
+        let whole = [&length, frame].concat();
         let mut sealed = vec![0; whole.len().min(CHUNK) + 16];
         for chunk in whole.chunks(CHUNK) {
-            let length = self.state.write_message(self.nonce, chunk, &mut sealed).map_err(broken)?;
-            self.nonce += 1;
+            let length = seal.state.write_message(seal.nonce, chunk, &mut sealed).map_err(broken)?;
+            seal.nonce += 1;
             self.to.write_u16_le(u16::try_from(length).map_err(|_| Closed::Garbled)?).await?;
             self.to.write_all(&sealed[..length]).await?;
         }
@@ -218,28 +317,60 @@ impl Mouth {
 }
 
 impl Ear {
+    fn new(
+        from: Box<dyn AsyncRead + Send + Unpin>,
+        seal: Option<Seal>,
+        certificate: Option<CertificateDer<'static>>,
+    ) -> Self {
+        Self { from: BufReader::new(from), seal, certificate, longest: LONGEST_GREETING, heard: 0 }
+    }
+
+    /// Lets frames be so long, once it is known who is there.
+    pub(super) fn allow(&mut self, longest: usize) {
+        self.longest = longest;
+    }
+
+    /// How long the last frame was.
+    pub(super) fn heard(&self) -> usize {
+        self.heard
+    }
+
+    /// Whether whoever is there may say that he is at that address: the secret lets everybody, a certificate names it.
+    pub(super) fn may_be_at(&self, address: &str) -> bool {
+        self.certificate.as_ref().is_none_or(|certificate| names(certificate, address))
+    }
+
     /// The next frame. Not to be abandoned half way, except with the channel.
     pub(super) async fn hear(&mut self) -> Result<Frame, Closed> {
-        let first = self.chunk().await?;
+        let first = self.chunk(4).await?;
         let (length, rest) = first.split_at_checked(4).ok_or(Closed::Garbled)?;
         let length = u32::from_le_bytes(length.try_into().map_err(|_| Closed::Garbled)?) as usize;
-        if length > LONGEST {
+        if length > self.longest {
             return Err(Closed::Garbled);
         }
         let mut whole = rest.to_vec();
         while whole.len() < length {
-            whole.extend_from_slice(&self.chunk().await?);
+            let missing = length - whole.len();
+            whole.extend_from_slice(&self.chunk(missing).await?);
         }
+        self.heard = length;
         Frame::from_bytes(&whole).map_err(|_| Closed::Garbled)
     }
 
-    async fn chunk(&mut self) -> Result<Vec<u8>, Closed> {
+    /// What comes next: all of a sealed chunk, or as much as is wanted. Memory is taken for what came, not for what was
+    /// announced.
+    async fn chunk(&mut self, wanted: usize) -> Result<Vec<u8>, Closed> {
+        let Some(seal) = &mut self.seal else {
+            let mut plain = vec![0; wanted.min(CHUNK)];
+            self.from.read_exact(&mut plain).await?;
+            return Ok(plain);
+        };
         let length = self.from.read_u16_le().await?;
         let mut sealed = vec![0; length.into()];
         self.from.read_exact(&mut sealed).await?;
         let mut plain = vec![0; sealed.len()];
-        let length = self.state.read_message(self.nonce, &sealed, &mut plain).map_err(broken)?;
-        self.nonce += 1;
+        let length = seal.state.read_message(seal.nonce, &sealed, &mut plain).map_err(broken)?;
+        seal.nonce += 1;
         plain.truncate(length);
         if plain.is_empty() { Err(Closed::Garbled) } else { Ok(plain) }
     }
@@ -252,6 +383,8 @@ mod tests {
     use super::*;
     use crate::store::peers::codec::Blob;
 
+    const SEVEN: Trust = Trust::Secret([7; 32]);
+
     async fn listener() -> (TcpListener, String) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap().to_string();
@@ -263,14 +396,16 @@ mod tests {
         let (listener, address) = listener().await;
         let serve = async {
             let (stream, _) = listener.accept().await.unwrap();
-            let (mut mouth, mut ear) = accept(stream, &[7; 32]).await.unwrap();
+            let (mut mouth, mut ear) = accept(stream, &SEVEN).await.unwrap();
+            ear.allow(LONGEST);
             for _ in 0..3 {
                 let Frame::Raft(blob) = ear.hear().await.unwrap() else { panic!("another frame") };
                 mouth.say(&Frame::Raft(blob)).await.unwrap();
             }
         };
         let ask = async {
-            let (mut mouth, mut ear) = connect(&address, &[7; 32]).await.unwrap();
+            let (mut mouth, mut ear) = connect(&address, &address, &SEVEN).await.unwrap();
+            ear.allow(LONGEST);
             for size in [0, 65_500, 3_000_000] {
                 mouth.say(&Frame::Raft(Blob(vec![1; size]))).await.unwrap();
                 let Frame::Raft(Blob(back)) = ear.hear().await.unwrap() else { panic!("another frame") };
@@ -285,10 +420,10 @@ mod tests {
         let (listener, address) = listener().await;
         let serve = async {
             let (stream, _) = listener.accept().await.unwrap();
-            assert!(matches!(accept(stream, &[7; 32]).await, Err(Closed::Secret)));
+            assert!(matches!(accept(stream, &SEVEN).await, Err(Closed::Secret)));
         };
-        let (_, asked) = tokio::join!(serve, connect(&address, &[8; 32]));
-        assert!(matches!(asked, Err(Closed::Secret)), "{asked:?}");
+        let (_, asked) = tokio::join!(serve, connect(&address, &address, &Trust::Secret([8; 32])));
+        assert!(matches!(asked, Err(Closed::Secret)));
     }
 
     #[tokio::test]
@@ -297,13 +432,30 @@ mod tests {
             let (listener, address) = listener().await;
             let serve = async {
                 let (stream, _) = listener.accept().await.unwrap();
-                accept(stream, &[7; 32]).await.is_ok()
+                accept(stream, &SEVEN).await.is_ok()
             };
-            let (served, asked) = tokio::join!(serve, connect_as(&address, &[7; 32], theirs));
+            let (served, asked) = tokio::join!(serve, connect_as(&address, &address, &SEVEN, theirs));
             assert_eq!((served, asked.is_ok()), (works, works), "{theirs:?}");
             if let Err(error) = asked {
                 assert!(error.is_permanent() && error.to_string().contains("upgrade"), "{error}");
             }
         }
+    }
+
+    /// Somebody who has yet to say who he is cannot make a member take memory, and hears no more than that it is over.
+    #[tokio::test]
+    async fn a_greeting_is_short() {
+        let (listener, address) = listener().await;
+        let serve = async {
+            let (stream, _) = listener.accept().await.unwrap();
+            let (_mouth, mut ear) = accept(stream, &SEVEN).await.unwrap();
+            ear.hear().await.map(drop)
+        };
+        let ask = async {
+            let (mut mouth, _ear) = connect(&address, &address, &SEVEN).await.unwrap();
+            mouth.say(&Frame::Raft(Blob(vec![1; LONGEST_GREETING]))).await
+        };
+        let (served, _) = tokio::join!(serve, ask);
+        assert!(matches!(served, Err(Closed::Garbled)), "{served:?}");
     }
 }

@@ -45,7 +45,7 @@ pub(super) async fn ask_once(settings: &Settings, address: &str, ask: Ask) -> Re
 
 async fn connect(settings: &Settings, address: &str) -> Result<(Mouth, Ear), StoreError> {
     let hello = Hello { cluster: settings.cluster.to_string(), member: None, wanted: None };
-    let (mouth, ear, _) = introduce(address, &settings.secret, hello).await?;
+    let (mouth, ear, _) = introduce(settings, address, hello).await?;
     Ok((mouth, ear))
 }
 
@@ -68,12 +68,12 @@ impl Client {
     /// Starts the task, which connects at once. It ends when the last handle is dropped.
     pub(super) fn start(settings: Settings, hub: Arc<Hub>, runtime: &Handle) -> Self {
         let (calls, received) = mpsc::unbounded_channel();
-        let first = usize::try_from(KernelEntropy.nonce() % settings.list.len() as u128).unwrap_or(0);
         let courier = Courier {
             settings: settings.clone(),
             hub,
             calls: received,
-            next: first,
+            list: Vec::new(),
+            next: 0,
             asked: HashMap::new(),
             number: 0,
         };
@@ -126,7 +126,8 @@ struct Courier {
     settings: Settings,
     hub: Arc<Hub>,
     calls: mpsc::UnboundedReceiver<Call>,
-    /// Which member to ask next.
+    /// Where members are, as far as is known, and which of them to ask next.
+    list: Vec<String>,
     next: usize,
     asked: HashMap<u64, Asked>,
     number: u64,
@@ -150,9 +151,7 @@ enum Left {
 impl Courier {
     async fn run(mut self) {
         loop {
-            let address = self.settings.list[self.next % self.settings.list.len()].clone();
-            self.next += 1;
-            match connect(&self.settings, &address).await {
+            match self.connect().await {
                 Ok((mouth, ear)) => {
                     // Whatever happened before this moment was not told.
                     self.hub.send_all(&Signal::Resync);
@@ -169,13 +168,30 @@ impl Courier {
         }
     }
 
+    /// Connects to the next member. Where they are is looked up once for each round of all, which begins with any.
+    async fn connect(&mut self) -> Result<(Mouth, Ear), StoreError> {
+        if self.next >= self.list.len() {
+            let first = self.list.is_empty();
+            self.list = self.settings.members.look_up().await?;
+            self.next = 0;
+            if first {
+                let middle = KernelEntropy.nonce() % self.list.len().max(1) as u128;
+                self.next = usize::try_from(middle).unwrap_or(0);
+            }
+        }
+        let address = self.list.get(self.next).cloned();
+        self.next += 1;
+        let nowhere = || StoreError::not_applied(STORE, "the name of the group stands for no address now");
+        connect(&self.settings, &address.ok_or_else(nowhere)?).await
+    }
+
     /// After a failed connection: whoever waits is told, and the next member is tried after a moment. True if nobody
     /// holds the handle any more.
     async fn settle(&mut self, error: &StoreError) -> bool {
         while let Ok(call) = self.calls.try_recv() {
             self.take(call);
         }
-        let was_last = self.next.is_multiple_of(self.settings.list.len()) || error.retry() == Retry::Never;
+        let was_last = self.next >= self.list.len() || error.retry() == Retry::Never;
         let now = Instant::now();
         self.asked.retain(|_, asked| !asked.reply.is_closed() && asked.until > now);
         if was_last {

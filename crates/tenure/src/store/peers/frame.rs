@@ -48,6 +48,8 @@ pub(super) struct Papers {
     pub(super) id: u64,
     pub(super) disk: u128,
     pub(super) address: String,
+    /// It stores, and leaves the Raft leadership to others.
+    pub(super) witness: bool,
 }
 
 /// Who is here. A member that has not started yet has no papers.
@@ -100,15 +102,16 @@ pub(super) struct Chair {
     pub(super) id: u64,
     pub(super) address: String,
     pub(super) votes: bool,
+    pub(super) witness: bool,
     /// Whether whoever answers has a connection to it.
     pub(super) reached: bool,
 }
 
 fields!(Hello { cluster, member, wanted });
-fields!(Papers { id, disk, address });
+fields!(Papers { id, disk, address, witness });
 fields!(Welcome { member });
 fields!(Roster { group, leader, seats, me });
-fields!(Chair { id, address, votes, reached });
+fields!(Chair { id, address, votes, witness, reached });
 
 /// An enumeration is the number of its variant and what the variant holds.
 macro_rules! variants {

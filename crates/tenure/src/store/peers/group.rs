@@ -20,6 +20,8 @@ pub struct Seat {
     pub address: String,
     /// Whether it counts for a majority; a new member does when it has caught up.
     pub votes: bool,
+    /// Whether it stores and votes, but leaves the Raft leadership to others.
+    pub witness: bool,
     /// Whether it leads the Raft group now. Who leads a role is another question.
     pub leads: bool,
     /// Whether whoever was asked has a connection to it.
@@ -33,6 +35,7 @@ impl From<Roster> for Group {
             leads: seat.id == leader,
             address: seat.address,
             votes: seat.votes,
+            witness: seat.witness,
             reached: seat.reached,
         };
         let mut seats: Vec<Seat> = roster.seats.into_iter().map(seat).collect();
@@ -51,7 +54,7 @@ pub(super) fn remarks(group: &Group) -> Vec<String> {
         ),
         2 => remarks.push(
             "two members: when either is down, nobody leads, which is less than one alone can do; add a third, which \
-             may be a small one that only stores (`tenure peers serve`)"
+             may be a small one that only stores (`tenure peers serve` with witness=true)"
                 .to_owned(),
         ),
         even if even % 2 == 0 => remarks.push(format!(
@@ -60,6 +63,13 @@ pub(super) fn remarks(group: &Group) -> Vec<String> {
             even - 1
         )),
         _ => {}
+    }
+    if voters > 0 && group.seats.iter().filter(|seat| seat.votes).all(|seat| seat.witness) {
+        remarks.push(
+            "every member is a witness, so one has to lead the group all the same: leave witness=true out for the \
+             others"
+                .to_owned(),
+        );
     }
     let quiet: Vec<&str> =
         group.seats.iter().filter(|seat| !seat.reached).map(|seat| seat.address.as_str()).collect();

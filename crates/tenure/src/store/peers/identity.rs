@@ -67,6 +67,9 @@ pub(super) struct Identity {
     seen: BTreeMap<u64, String>,
     #[serde(skip)]
     path: PathBuf,
+    /// Not a promise: what this life of the process was told.
+    #[serde(skip)]
+    witness: bool,
 }
 
 impl Identity {
@@ -94,7 +97,7 @@ impl Identity {
                 found.address
             )));
         }
-        Ok(Some(Self { path, ..found }))
+        Ok(Some(Self { path, witness: settings.witness, ..found }))
     }
 
     /// A member that starts for the first time.
@@ -111,6 +114,7 @@ impl Identity {
             address: address.to_owned(),
             seen: BTreeMap::new(),
             path: place.identity(),
+            witness: settings.witness,
         };
         identity.save()?;
         Ok(identity)
@@ -119,7 +123,7 @@ impl Identity {
     /// How this member shows who it is.
     pub(super) fn papers(&self) -> Papers {
         let disk = u128::from_str_radix(&self.disk, 16).unwrap_or_default();
-        Papers { id: self.id, disk, address: self.address.clone() }
+        Papers { id: self.id, disk, address: self.address.clone(), witness: self.witness }
     }
 
     /// Notes the disk of another member, on our own disk, before it is listened to. An error is that it has another.
@@ -171,7 +175,7 @@ mod tests {
         let place = Place::take(&dir.path().join("member")).unwrap();
         assert!(Identity::load(&place, &settings).unwrap().is_none());
         let mut identity = Identity::create(&place, &settings, 5, "a:1").unwrap();
-        let other = Papers { id: 7, disk: 70, address: "b:2".to_owned() };
+        let other = Papers { id: 7, disk: 70, address: "b:2".to_owned(), witness: false };
         identity.note(&other).unwrap();
         let mut again = Identity::load(&place, &settings).unwrap().unwrap();
         assert_eq!(again.papers(), identity.papers());

@@ -12,12 +12,12 @@ use tokio::time::{sleep, timeout};
 
 use super::super::hub::lock;
 use super::super::{Retry, StoreError};
-use super::STORE;
-use super::channel::{self, Closed, Ear, Mouth, PATIENCE};
+use super::channel::{self, Closed, Ear, LONGEST, Mouth, PATIENCE};
 use super::codec::{Blob, Wire};
 use super::frame::{Frame, Hello, Papers, Welcome};
 use super::member::Input;
 use super::shared::Shared;
+use super::{STORE, Settings};
 use crate::clock::KernelEntropy;
 
 /// How long to wait after so many failures in a row, with jitter. Elections wait for this: it is short.
@@ -71,8 +71,9 @@ pub(super) async fn run(
 async fn greet(shared: &Shared, id: u64, address: &str) -> Result<(Mouth, Ear), StoreError> {
     let papers = lock(&shared.identity).as_ref().map(super::identity::Identity::papers);
     let hello = Hello { cluster: shared.settings.cluster.to_string(), member: papers, wanted: Some(id) };
-    let (mouth, ear, welcome) = introduce(address, &shared.settings.secret, hello).await?;
-    let other = welcome.member.unwrap_or(Papers { id: 0, disk: 0, address: address.to_owned() });
+    let (mouth, ear, welcome) = introduce(&shared.settings, address, hello).await?;
+    let other =
+        welcome.member.unwrap_or(Papers { id: 0, disk: 0, address: address.to_owned(), witness: false });
     if other.id != id {
         return Err(unreachable(address, "another member is there, or none yet"));
     }
@@ -82,18 +83,22 @@ async fn greet(shared: &Shared, id: u64, address: &str) -> Result<(Mouth, Ear), 
 
 /// Connects and introduces itself; gives what the other said of itself.
 pub(super) async fn introduce(
+    settings: &Settings,
     address: &str,
-    secret: &[u8; 32],
     hello: Hello,
 ) -> Result<(Mouth, Ear, Welcome), StoreError> {
     let refused = |error: Closed| {
         let failed = unreachable(address, &error.to_string());
         if error.is_permanent() { failed.permanent() } else { failed }
     };
-    let (mut mouth, mut ear) = channel::connect(address, secret).await.map_err(refused)?;
+    let known_as = settings.members.known_as(address);
+    let (mut mouth, mut ear) = channel::connect(address, known_as, &settings.trust).await.map_err(refused)?;
     mouth.say(&Frame::Hello(hello)).await.map_err(refused)?;
     match timeout(PATIENCE, ear.hear()).await {
-        Ok(Ok(Frame::Welcome(welcome))) => Ok((mouth, ear, welcome)),
+        Ok(Ok(Frame::Welcome(welcome))) => {
+            ear.allow(LONGEST);
+            Ok((mouth, ear, welcome))
+        }
         Ok(Ok(Frame::Refused(why))) => Err(why),
         Ok(Ok(_)) => Err(refused(Closed::Garbled)),
         Ok(Err(error)) => Err(refused(error)),

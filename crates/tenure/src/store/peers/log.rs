@@ -13,10 +13,15 @@ use raft::{Error, GetEntriesContext, RaftState, Storage, StorageError};
 use super::codec::{Blob, Garbled, Wire};
 use super::file::{Fault, Records};
 
-/// The file is replaced when it has grown by this much, or by as much as the snapshot is long.
+/// The file is replaced when it has grown by as much as the snapshot is long, but by this much at least and at most.
 const ENOUGH: u64 = 4 << 20;
-/// So many entries stay when the rest is in a snapshot, so that a member that is a little behind needs no snapshot.
+const PLENTY: u64 = 32 << 20;
+/// When a snapshot is larger, nothing new is taken in: it has to fit in one frame, with what may come in until the next.
+const FULL: usize = 192 << 20;
+/// So many entries stay when the rest is in a snapshot, so that a member that is a little behind needs no snapshot; but
+/// no more bytes than that.
 const TAIL: u64 = 512;
+const LARGEST_TAIL: u64 = ENOUGH;
 
 /// What a member must not forget.
 #[derive(Debug)]
@@ -102,7 +107,12 @@ impl Log {
 
     /// Whether it is time for [`Log::compact`].
     pub(super) fn is_long(&self) -> bool {
-        self.records.len() > self.fresh + self.fresh.max(ENOUGH)
+        self.records.len() > self.fresh + self.fresh.clamp(ENOUGH, PLENTY)
+    }
+
+    /// Whether there is no room for further registers.
+    pub(super) fn is_full(&self) -> bool {
+        self.state.snapshot.data.len() > FULL
     }
 
     /// Replaces what led up to `applied` by a snapshot of what came of it.
@@ -116,11 +126,7 @@ impl Log {
         self.state.snapshot = snapshot;
         self.state.conf = conf;
         self.state.settle();
-        while self.state.base.0 + TAIL < applied
-            && let Some(entry) = self.state.entries.pop_front()
-        {
-            self.state.base = (entry.index, entry.term);
-        }
+        self.state.shorten(applied);
         self.rewrite()
     }
 
@@ -171,6 +177,17 @@ impl Kept {
         let known = entry.index.saturating_sub(self.base.0 + 1);
         self.entries.truncate(usize::try_from(known).unwrap_or(usize::MAX));
         self.entries.push_back(entry);
+    }
+
+    /// Drops what led up to `applied`, except for a tail.
+    fn shorten(&mut self, applied: u64) {
+        let mut size: u64 = self.entries.iter().map(|entry| entry.data.len() as u64).sum();
+        while (self.base.0 + TAIL < applied || size > LARGEST_TAIL)
+            && let Some(entry) = self.entries.pop_front_if(|entry| entry.index <= applied)
+        {
+            size -= entry.data.len() as u64;
+            self.base = (entry.index, entry.term);
+        }
     }
 
     /// What is in the snapshot is committed.
@@ -307,5 +324,18 @@ mod tests {
             assert_eq!(log.term(2000).unwrap(), 3);
             assert!(log.initial_state().unwrap().hard_state.commit >= 1900);
         }
+    }
+
+    /// Five hundred entries can be anything from nothing to gigabytes.
+    #[test]
+    fn the_tail_of_large_entries_is_short_and_what_was_not_applied_stays() {
+        let (_dir, _path, mut log) = begun();
+        let large = |index| Entry { data: vec![1; 1 << 20].into(), ..entry(index, 1) };
+        log.append((2..22).map(large).collect(), None).unwrap();
+        log.compact(12, ConfState::default(), b"all of it".to_vec()).unwrap();
+        assert_eq!((log.first_index().unwrap(), log.last_index().unwrap()), (13, 21));
+        log.compact(21, ConfState::default(), b"all of it".to_vec()).unwrap();
+        assert_eq!((log.first_index().unwrap(), log.last_index().unwrap()), (18, 21));
+        assert!(log.records.len() < 5 << 20);
     }
 }

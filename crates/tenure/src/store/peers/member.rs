@@ -16,7 +16,7 @@ use raft::eraftpb::{ConfChange, ConfChangeType, Entry, EntryType, Message, Messa
 use raft::{Config, RawNode, SnapshotStatus, StateRole};
 use tenure_core::Entropy;
 
-use super::super::{Name, Signal, StoreError};
+use super::super::{Name, Signal, StoreError, Write};
 use super::STORE;
 use super::codec::{Garbled, Wire};
 use super::file::Fault;
@@ -31,10 +31,16 @@ use crate::clock::KernelEntropy;
 const ELECTION_TICKS: u32 = 8;
 /// So many inputs at most are taken before the log is written: they share one synchronisation.
 const AT_ONCE: usize = 512;
+/// A witness waits so many times longer before it stands, so that another one does before.
+const WITNESS_WAITS: usize = 2;
 /// A learner that is so few entries behind may vote.
 const CAUGHT_UP: u64 = 64;
 /// The longest that stepping aside may take.
 const STEPPING_ASIDE: Duration = Duration::from_secs(1);
+
+/// What is there can be rewritten, so that whoever takes part goes on.
+const FULL: &str =
+    "the group has no room for further registers: delete some, or let fewer roles share a group";
 
 /// What the thread is told.
 #[derive(Debug)]
@@ -99,11 +105,14 @@ impl Member {
         let tick = shared.settings.election / ELECTION_TICKS;
         let applied = log.latest().get_metadata().index;
         let machine = Machine::from_bytes(&log.latest().data)?;
+        let waits = if shared.settings.witness { WITNESS_WAITS } else { 1 };
         let config = Config {
             id,
             applied,
             election_tick: ELECTION_TICKS as usize,
             heartbeat_tick: 1,
+            min_election_tick: waits * ELECTION_TICKS as usize,
+            max_election_tick: 2 * waits * ELECTION_TICKS as usize,
             max_size_per_msg: 1 << 20,
             max_inflight_msgs: 256,
             check_quorum: true,
@@ -195,6 +204,9 @@ impl Member {
         }
         match ask {
             Ask::Read(namespace, query) => self.reads.add(Read { namespace, query, deadline, reply }),
+            Ask::Write(_, _, writes) if self.raft.store().is_full() && writes.iter().any(creates) => {
+                fail(reply, refuse(FULL.to_owned()));
+            }
             Ask::Write(request, namespace, writes) => {
                 let command = Command { request, since: self.applied, namespace, writes, group: None };
                 self.proposals.add(request, Proposal::Command(command.to_bytes()), deadline, reply);
@@ -251,6 +263,7 @@ impl Member {
         self.reads.expire(now, &why);
         if self.raft.raft.state == StateRole::Leader {
             self.promote();
+            self.abdicate();
         }
         match self.stopping {
             Some(until) if self.raft.raft.state != StateRole::Leader || now >= until => Err(End::Stopped),
@@ -278,10 +291,20 @@ impl Member {
         }
     }
 
+    /// A witness is elected only when nobody else has all of the log. It then hands that on, and the leadership with it.
+    fn abdicate(&mut self) {
+        if self.shared.settings.witness
+            && self.raft.raft.lead_transferee.is_none()
+            && let Some(heir) = self.heir(false)
+        {
+            self.raft.transfer_leader(heir);
+        }
+    }
+
     /// Hands the Raft leadership, if it has it, to whoever is furthest, so that nobody has to notice that it is gone.
     fn step_aside(&mut self) {
         self.stopping.get_or_insert(Instant::now() + STEPPING_ASIDE);
-        let heir = self.heir().filter(|_| self.raft.raft.state == StateRole::Leader);
+        let heir = self.any_heir().filter(|_| self.raft.raft.state == StateRole::Leader);
         match heir {
             Some(heir) => self.raft.transfer_leader(heir),
             None => self.stopping = Some(Instant::now()),
@@ -293,18 +316,26 @@ impl Member {
     /// be refused.
     fn depose(&mut self) {
         let own = self.raft.raft.id;
-        let heir = if self.leader == own { self.heir() } else { Some(own).filter(|id| self.is_voter(*id)) };
+        let heir =
+            if self.leader == own { self.any_heir() } else { Some(own).filter(|id| self.is_voter(*id)) };
         if let Some(heir) = heir {
             self.raft.transfer_leader(heir);
         }
     }
 
-    /// Who could be the Raft leader in place of the present one.
-    fn heir(&self) -> Option<u64> {
+    /// Who could be the Raft leader in place of the present one; a witness if there is nobody else.
+    fn any_heir(&self) -> Option<u64> {
+        self.heir(false).or_else(|| self.heir(true))
+    }
+
+    /// The furthest of those that answer, among the witnesses or among the others.
+    fn heir(&self, witnesses: bool) -> Option<u64> {
         let tracker = self.raft.raft.prs();
         let others = tracker.conf().voters().ids();
         let others = others.iter().filter(|id| *id != self.leader && self.leader != 0);
-        others.max_by_key(|id| tracker.get(*id).map(|seen| (seen.recent_active, seen.matched)))
+        let others = others.filter(|id| self.shared.is_witness(*id) == witnesses);
+        let seen = |id| tracker.get(id).filter(|seen| seen.recent_active).map(|seen| (seen.matched, id));
+        others.filter_map(seen).max().map(|(_, id)| id)
     }
 
     /// Proposes what is due, and asks for what reads wait for.
@@ -464,14 +495,16 @@ impl Member {
     }
 
     fn roster(&self) -> Roster {
+        let own = self.raft.raft.id;
         let seat = |(id, address): (&u64, &String)| Chair {
             id: *id,
             address: address.clone(),
             votes: self.is_voter(*id),
-            reached: *id == self.raft.raft.id || self.shared.is_connected(*id),
+            witness: if *id == own { self.shared.settings.witness } else { self.shared.is_witness(*id) },
+            reached: *id == own || self.shared.is_connected(*id),
         };
         let seats = self.machine.members.iter().map(seat).collect();
-        Roster { group: self.machine.group, leader: self.leader, seats, me: self.raft.raft.id }
+        Roster { group: self.machine.group, leader: self.leader, seats, me: own }
     }
 
     fn is_voter(&self, id: u64) -> bool {
@@ -485,6 +518,11 @@ fn change_of(kind: ConfChangeType, id: u64, address: &str) -> ConfChange {
     change.node_id = id;
     change.context = address.as_bytes().to_vec().into();
     change
+}
+
+/// Whether a write makes a register that is not there.
+fn creates(write: &Write) -> bool {
+    write.expect.is_none() && write.put.is_some()
 }
 
 fn refuse(message: String) -> StoreError {

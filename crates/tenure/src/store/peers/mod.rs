@@ -9,6 +9,7 @@
 //! Consensus is the library's (`raft`, the one inside TiKV); the log, the channel and the registers are ours. A write is
 //! acknowledged when a majority has it on disk, and a read when the Raft leader proved to a majority that it leads.
 
+mod certificates;
 mod channel;
 mod client;
 mod codec;
@@ -20,12 +21,15 @@ mod link;
 mod log;
 mod machine;
 mod member;
+mod plain;
 mod seat;
 mod server;
 mod settings;
 mod shared;
 mod start;
+mod trust;
 mod waiting;
+mod whereabouts;
 
 use std::fmt;
 use std::net::ToSocketAddrs;
@@ -61,6 +65,8 @@ const STORE: &str = "peers";
 
 /// The most bytes in one batch: it is one entry of the log.
 const LARGEST_BATCH: usize = 16 << 20;
+/// What a write takes beside its content, at most: the key and two versions.
+const OVERHEAD: usize = 512;
 /// How long closing waits for what is under way.
 const CLOSING: Duration = Duration::from_secs(2);
 /// More operations at once than anybody has.
@@ -87,13 +93,15 @@ enum Way {
 }
 
 impl Peers {
-    /// A handle on the group that a URL names: `peers://HOST:PORT,HOST:PORT,…?secret-file=PATH`.
+    /// A handle on the group that a URL names: `peers://HOST:PORT,HOST:PORT,…?secret-file=PATH`, or with certificates
+    /// `ca=PATH&cert=PATH&key=PATH` instead of the secret.
     ///
     /// With `me=HOST:PORT` this process is that member of the group and keeps a log in `dir=PATH`, unless
-    /// `member=false`; otherwise it is a client. Further parameters: `cluster`, `listen`, `timeout`, `election`.
+    /// `member=false`; otherwise it is a client. Further parameters: `witness`, `size`, `cluster`, `listen`, `timeout`,
+    /// `election`.
     ///
     /// # Errors
-    /// If the URL or the secret cannot be read, or this member's address or directory is in use. Whether the others can
+    /// If the URL, the secret or a certificate cannot be read, or this member's address or directory is in use. Whether the others can
     /// be reached is found out later.
     pub fn open(url: &str) -> Result<Self, StoreError> {
         let settings = Settings::parse(url)?;
@@ -145,11 +153,11 @@ impl Peers {
         self.closed.load(Ordering::Acquire)
     }
 
-    /// For tests: lets nothing get from this member to that one, or lets it again.
+    /// For tests: lets this member reach that one by way of another address, such as that of a proxy.
     #[doc(hidden)]
-    pub fn cut(&self, address: &str, cut: bool) {
+    pub fn route(&self, address: &str, through: &str) {
         if let Way::Member(shared) = &self.way {
-            shared.cut(address, cut);
+            shared.route(address, through);
         }
     }
 
@@ -326,7 +334,8 @@ impl Store for Peers {
 
     async fn write(&self, namespace: &Name, writes: &[Write]) -> Result<Vec<Outcome>, StoreError> {
         check_batch(STORE, writes)?;
-        let size = writes.iter().filter_map(|write| write.put.as_ref()).map(|(_, value)| value.json.len());
+        let size =
+            writes.iter().map(|write| OVERHEAD + write.put.as_ref().map_or(0, |(_, value)| value.json.len()));
         if size.sum::<usize>() > LARGEST_BATCH {
             return Err(refuse(&format!("a batch has {LARGEST_BATCH} bytes at most: write in several")));
         }

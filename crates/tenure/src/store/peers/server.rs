@@ -1,30 +1,34 @@
 //! Where a member listens: other members, and clients.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use protobuf::Message as _;
-use raft::eraftpb::Message;
+use raft::eraftpb::{Entry, EntryType, Message};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio::time::{sleep, timeout};
 
 use super::super::hub::lock;
 use super::super::{Fate, StoreError};
-use super::STORE;
-use super::channel::{self, Closed, Ear, Mouth, PATIENCE};
+use super::channel::{self, Closed, Ear, LONGEST, Mouth, PATIENCE};
 use super::codec::Wire;
 use super::frame::{Answer, Ask, Frame, Hello, Papers, Welcome};
 use super::identity::{Identity, lost_disk};
 use super::member::Input;
+use super::plain::{is_plain_change, is_plain_message};
 use super::settings::refuse;
-use super::shared::{BACKLOG, Client, Shared};
+use super::shared::{BACKLOG, Client, Shared, weight};
+use super::{LARGEST_BATCH, STORE};
 
 /// So many connections at once.
 const CONNECTIONS: usize = 4096;
 /// So many strangers at once that have not proven who they are.
 const STRANGERS: usize = 64;
+/// The longest frame of a client: the largest batch, and what is around it.
+const LONGEST_ASK: usize = LARGEST_BATCH + (1 << 20);
 /// So many requests of one client at once; then it is not listened to.
 const REQUESTS: usize = 256;
 /// When so much waits for the member, nobody is listened to.
@@ -34,23 +38,22 @@ const LONGEST_WAIT: Duration = Duration::from_secs(60);
 
 /// Listens until the runtime ends.
 pub(super) async fn run(listener: TcpListener, shared: Arc<Shared>) {
-    let (connections, strangers) =
-        (Arc::new(Semaphore::new(CONNECTIONS)), Arc::new(Semaphore::new(STRANGERS)));
+    let connections = Arc::new(Semaphore::new(CONNECTIONS));
+    let mut strangers = VecDeque::new();
     loop {
         let Ok((stream, _)) = listener.accept().await else {
             // Out of descriptors: others may give some back.
             sleep(Duration::from_millis(50)).await;
             continue;
         };
-        let (Ok(place), Ok(stranger)) =
-            (connections.clone().try_acquire_owned(), strangers.clone().try_acquire_owned())
-        else {
-            continue;
-        };
+        let Ok(place) = connections.clone().try_acquire_owned() else { continue };
+        let evicted = seat_a_stranger(&mut strangers);
         let shared = shared.clone();
         tokio::spawn(async move {
-            let greeted = greet(stream, &shared).await;
-            drop(stranger);
+            let greeted = tokio::select! {
+                greeted = greet(stream, &shared) => greeted,
+                _ = evicted => Err(Closed::Silent),
+            };
             let ended = match greeted {
                 Ok((_, ear, Some(papers))) => listen_to_member(ear, &papers, &shared).await,
                 Ok((mouth, ear, None)) => serve_client(mouth, ear, shared).await,
@@ -64,12 +67,25 @@ pub(super) async fn run(listener: TcpListener, shared: Arc<Shared>) {
     }
 }
 
-/// Finds out who connected. Whoever is not let in is told why, if he knows the secret.
+/// Room for one more stranger. When there are too many, whoever came first has to leave: those who mean well have proven
+/// who they are long before.
+fn seat_a_stranger(strangers: &mut VecDeque<oneshot::Sender<()>>) -> oneshot::Receiver<()> {
+    strangers.retain(|stranger| !stranger.is_closed());
+    if strangers.len() >= STRANGERS {
+        strangers.pop_front();
+    }
+    let (stays, evicted) = oneshot::channel();
+    strangers.push_back(stays);
+    evicted
+}
+
+/// Finds out who connected. Whoever is not let in is told why, if he knows the secret or has a certificate.
 async fn greet(stream: TcpStream, shared: &Shared) -> Result<(Mouth, Ear, Option<Papers>), Closed> {
-    let (mut mouth, mut ear) = channel::accept(stream, &shared.settings.secret).await?;
+    let (mut mouth, mut ear) = channel::accept(stream, &shared.settings.trust).await?;
     let Ok(Ok(Frame::Hello(hello))) = timeout(PATIENCE, ear.hear()).await else { return Err(Closed::Silent) };
-    match check(&hello, shared) {
+    match check(&hello, &ear, shared) {
         Ok(welcome) => {
+            ear.allow(if hello.member.is_some() { LONGEST } else { LONGEST_ASK });
             mouth.say(&Frame::Welcome(welcome)).await?;
             Ok((mouth, ear, hello.member))
         }
@@ -80,7 +96,7 @@ async fn greet(stream: TcpStream, shared: &Shared) -> Result<(Mouth, Ear, Option
     }
 }
 
-fn check(hello: &Hello, shared: &Shared) -> Result<Welcome, StoreError> {
+fn check(hello: &Hello, ear: &Ear, shared: &Shared) -> Result<Welcome, StoreError> {
     let cluster = shared.settings.cluster.as_str();
     if hello.cluster != cluster {
         return Err(refuse(&format!(
@@ -94,6 +110,12 @@ fn check(hello: &Hello, shared: &Shared) -> Result<Welcome, StoreError> {
         if hello.wanted != id {
             return Err(StoreError::not_applied(STORE, "another member is here now, or none yet"));
         }
+        if !ear.may_be_at(shared.settings.members.known_as(&papers.address)) {
+            return Err(refuse(&format!(
+                "the certificate of {} does not name its host: a member needs one that does",
+                papers.address
+            )));
+        }
         shared.admit(papers)?;
     }
     Ok(Welcome { member: own })
@@ -103,12 +125,20 @@ fn check(hello: &Hello, shared: &Shared) -> Result<Welcome, StoreError> {
 async fn listen_to_member(mut ear: Ear, papers: &Papers, shared: &Shared) -> Result<(), Closed> {
     loop {
         let Frame::Raft(bytes) = ear.hear().await? else { return Err(Closed::Garbled) };
-        let message = Message::parse_from_bytes(&bytes.0).map_err(|_| Closed::Garbled)?;
+        let message = parsed(&bytes.0).ok_or(Closed::Garbled)?;
         if message.from != papers.id || raft::raw_node::is_local_msg(message.get_msg_type()) {
             return Err(Closed::Garbled);
         }
         hand_in(shared, Input::Raft(Box::new(message))).await?;
     }
+}
+
+/// A message that cannot harm the parser, nor can what the library is going to parse in it.
+fn parsed(bytes: &[u8]) -> Option<Message> {
+    let message = Message::parse_from_bytes(Some(bytes).filter(|bytes| is_plain_message(bytes))?).ok()?;
+    let is_plain =
+        |entry: &Entry| entry.get_entry_type() == EntryType::EntryNormal || is_plain_change(&entry.data);
+    message.entries.iter().all(is_plain).then_some(message)
 }
 
 /// Gives the thread an input, once it is not flooded.
@@ -140,13 +170,19 @@ async fn answer_all(
         match ear.hear().await? {
             Frame::Ping => say(outbox, &Frame::Pong).await?,
             Frame::Ask(number, within, ask) => {
-                let Ok(turn) = requests.clone().acquire_owned().await else { return Err(Closed::Silent) };
+                let weight = weight(ear.heard());
+                let (Ok(turn), Ok(room)) = (
+                    requests.clone().acquire_owned().await,
+                    shared.room.clone().acquire_many_owned(weight).await,
+                ) else {
+                    return Err(Closed::Silent);
+                };
                 let (outbox, shared) = (outbox.clone(), shared.clone());
                 tokio::spawn(async move {
                     let answer = answer(&shared, ask, Duration::from_millis(within)).await;
                     let answer = for_a_client(answer, &shared);
                     let _ = say(&outbox, &Frame::Answer(number, answer)).await;
-                    drop(turn);
+                    drop((turn, room));
                 });
             }
             _ => return Err(Closed::Garbled),
@@ -185,7 +221,7 @@ async fn write_all(mut mouth: Mouth, mut frames: mpsc::Receiver<Arc<[u8]>>, miss
 /// Has the thread answer, or says why it does not.
 pub(super) async fn answer(shared: &Shared, ask: Ask, within: Duration) -> Answer {
     if let Ask::Roll(address, list) = &ask {
-        return roll(shared, address, list);
+        return roll(shared, address, list).await;
     }
     let (reply, answer) = oneshot::channel();
     let is_write = matches!(ask, Ask::Write(..) | Ask::Add(_) | Ask::Remove(_));
@@ -205,9 +241,11 @@ pub(super) async fn answer(shared: &Shared, ask: Ask, within: Duration) -> Answe
 }
 
 /// Whether somebody with an empty disk may start.
-fn roll(shared: &Shared, address: &str, _: &[String]) -> Answer {
-    let identity = lock(&shared.identity);
-    let Some(identity) = identity.as_ref() else { return Answer::Fresh(shared.settings.list.clone()) };
+async fn roll(shared: &Shared, address: &str, _: &[String]) -> Answer {
+    let identity = lock(&shared.identity).clone();
+    let Some(identity) = identity else {
+        return shared.settings.members.look_up().await.map_or_else(Answer::Failed, Answer::Fresh);
+    };
     let roster = shared.roster();
     if roster.seats.is_empty() {
         return Answer::Failed(StoreError::not_applied(

@@ -2,8 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::net::ToSocketAddrs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use snow::params::HashChoice;
@@ -11,17 +10,16 @@ use snow::resolvers::{CryptoResolver, DefaultResolver};
 
 use super::super::{Name, StoreError};
 use super::STORE;
-
-/// A secret shorter than this can be guessed from one recorded greeting.
-const SHORTEST_SECRET: usize = 16;
+use super::trust::Trust;
+use super::whereabouts::Whereabouts;
 
 const EXAMPLE: &str = "peers://10.0.0.1:7600,10.0.0.2:7600,10.0.0.3:7600?secret-file=PATH";
 
 /// What a URL of peers says.
 #[derive(Clone)]
 pub(super) struct Settings {
-    /// Every member, as `HOST:PORT`, sorted.
-    pub(super) list: Vec<String>,
+    /// Where the members are.
+    pub(super) members: Whereabouts,
     /// Which of them this process is; none: a client.
     pub(super) me: Option<String>,
     /// Where this member listens, if that is not its address.
@@ -30,8 +28,10 @@ pub(super) struct Settings {
     pub(super) cluster: Name,
     /// Where this member keeps its log.
     pub(super) dir: Option<PathBuf>,
-    /// The hash of the secret.
-    pub(super) secret: [u8; 32],
+    /// What whoever connects has to prove.
+    pub(super) trust: Trust,
+    /// This member stores, and votes, and leaves the Raft leadership to others.
+    pub(super) witness: bool,
     /// How long an operation may take before its outcome is called unknown.
     pub(super) timeout: Duration,
     /// How long a member waits for its Raft leader before it stands itself; up to twice as long, by lot.
@@ -47,20 +47,23 @@ impl Settings {
         let mut take = |name: &str| given.remove(name);
         let member = flag("member", take("member").as_deref(), true)?;
         let me = take("me").map(|me| address("me", &me)).transpose()?;
+        let list = hosts.trim_end_matches('/').split(',').map(|host| address("a member", host));
+        let size = take("size").map(|size| count("size", &size)).transpose()?;
         let settings = Self {
-            list: list(hosts.trim_end_matches('/'))?,
+            members: Whereabouts::of(list.collect::<Result<_, _>>()?, me.as_deref(), size)?,
             listen: take("listen").map(|listen| address("listen", &listen)).transpose()?,
             cluster: cluster(take("cluster").as_deref())?,
             dir: take("dir").map(PathBuf::from),
-            secret: secret(take("secret-file"))?,
+            trust: Trust::of(take("secret-file"), [take("ca"), take("cert"), take("key")])?,
+            witness: flag("witness", take("witness").as_deref(), false)?,
             timeout: span("timeout", take("timeout"), Duration::from_secs(3))?,
             election: span("election", take("election"), Duration::from_millis(400))?,
             me: me.filter(|_| member),
         };
         if let Some(unknown) = given.keys().next() {
             return Err(bad(&format!(
-                ": {unknown:?} is not a parameter; there are me, member, secret-file, dir, cluster, listen, timeout \
-                 and election"
+                ": {unknown:?} is not a parameter; there are me, member, witness, size, secret-file, ca, cert, key, \
+                 dir, cluster, listen, timeout and election"
             )));
         }
         Ok(settings)
@@ -81,23 +84,6 @@ impl Settings {
             )
         })
     }
-}
-
-/// The address of every member. One host name that stands for several machines is replaced by their addresses.
-fn list(hosts: &str) -> Result<Vec<String>, StoreError> {
-    let mut list: Vec<String> =
-        hosts.split(',').map(|host| address("a member", host)).collect::<Result<_, _>>()?;
-    if let [only] = &list[..]
-        && let Ok(found) = only.to_socket_addrs()
-        && let found = found.map(|found| found.to_string()).collect::<Vec<_>>()
-        && found.len() > 1
-        && !only.starts_with("localhost:")
-    {
-        list = found;
-    }
-    list.sort();
-    list.dedup();
-    Ok(list)
 }
 
 fn address(what: &str, text: &str) -> Result<String, StoreError> {
@@ -155,30 +141,9 @@ fn span(name: &str, given: Option<String>, default: Duration) -> Result<Duration
     }
 }
 
-fn secret(file: Option<String>) -> Result<[u8; 32], StoreError> {
-    let file = file.ok_or_else(|| {
-        refuse(
-            "the members of a group share a secret: put one in a file, as `head -c 32 /dev/urandom | base64` makes \
-             one, and name it with secret-file=PATH",
-        )
-    })?;
-    read_secret(Path::new(&file))
-}
-
-fn read_secret(file: &Path) -> Result<[u8; 32], StoreError> {
-    let shown = file.display();
-    let text = std::fs::read(file).map_err(|error| {
-        refuse(&format!("the secret in {shown} cannot be read: {error}")).caused_by(error)
-    })?;
-    let secret = text.trim_ascii();
-    if secret.len() < SHORTEST_SECRET {
-        return Err(refuse(&format!(
-            "the secret in {shown} has {} bytes, and at least {SHORTEST_SECRET} are needed: make one with \
-             `head -c 32 /dev/urandom | base64`",
-            secret.len()
-        )));
-    }
-    Ok(hash(&[b"tenure peers 1 secret", secret]))
+fn count(name: &str, text: &str) -> Result<usize, StoreError> {
+    let found = text.parse().ok().filter(|count| (1..=64).contains(count));
+    found.ok_or_else(|| bad(&format!(": {name} is a number from 1 to 64")))
 }
 
 /// BLAKE2s of some parts, each with its length.
@@ -204,7 +169,7 @@ pub(super) fn refuse(message: &str) -> StoreError {
 impl fmt::Debug for Settings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Settings")
-            .field("list", &self.list)
+            .field("members", &self.members)
             .field("me", &self.me)
             .field("cluster", &self.cluster)
             .field("dir", &self.dir)
@@ -214,12 +179,14 @@ impl fmt::Debug for Settings {
 
 impl fmt::Display for Settings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "peers://{}", self.list.join(","))
+        fmt::Display::fmt(&self.members, f)
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::*;
 
     fn with_secret(text: &str) -> (tempfile::TempDir, String) {
@@ -235,7 +202,6 @@ mod tests {
         let (_dir, secret) = with_secret("correct horse battery staple\n");
         let url = format!("peers://b:2,a:1,b:2?{secret}&me=a:1&cluster=x&timeout=2s&dir=%2Ftmp%2Fx");
         let settings = Settings::parse(&url).unwrap();
-        assert_eq!(settings.list, ["a:1", "b:2"]);
         assert_eq!(settings.me.as_deref(), Some("a:1"));
         assert_eq!(settings.timeout, Duration::from_secs(2));
         assert_eq!(settings.dir.as_deref(), Some(Path::new("/tmp/x")));
@@ -257,6 +223,10 @@ mod tests {
             (format!("peers://a:1?{secret}&me=b"), "me is not HOST:PORT"),
             (format!("peers://a:1?{secret}&color=red"), "color"),
             (format!("peers://a:1?{secret}&timeout=1h"), "50ms to 60s"),
+            (format!("peers://a:1?{secret}&size=0"), "size is a number"),
+            (format!("peers://a:1?{secret}&ca=/a&cert=/b&key=/c"), "exclude each other"),
+            ("peers://a:1?ca=/a&cert=/b".to_owned(), "all of ca=PATH"),
+            ("peers://a:1?ca=/nowhere&cert=/b&key=/c".to_owned(), "/nowhere cannot be used"),
         ] {
             let error = Settings::parse(&url).unwrap_err();
             assert!(error.to_string().contains(part), "{url}: {error}");

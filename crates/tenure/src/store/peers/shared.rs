@@ -1,12 +1,12 @@
 //! What the thread of a member and its network have in common.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, mpsc as blocking};
 
 use raft::eraftpb::Message;
 use tokio::runtime::Handle;
-use tokio::sync::mpsc;
+use tokio::sync::{Semaphore, mpsc};
 
 use super::super::hub::{Hub, lock};
 use super::super::{Name, Signal, StoreError};
@@ -21,6 +21,15 @@ use super::{STORE, Settings};
 const OUTBOX: usize = 4096;
 /// So many frames may wait for one client; a client that is further behind has to look at everything anyway.
 pub(super) const BACKLOG: usize = 1024;
+
+/// How much requests of clients may weigh together, in [units](weight).
+const ROOM: usize = (128 << 20) / UNIT;
+const UNIT: usize = 1024;
+
+/// What a request of so many bytes weighs: how much of the room for all it takes.
+pub(super) fn weight(bytes: usize) -> u32 {
+    u32::try_from(bytes.div_ceil(UNIT).clamp(1, ROOM)).unwrap_or(u32::MAX)
+}
 
 /// What the thread of a member and its network have in common.
 #[derive(Debug)]
@@ -37,11 +46,13 @@ pub(super) struct Shared {
     /// Why this member cannot work, for people.
     trouble: Mutex<Option<(String, bool)>>,
     links: Mutex<HashMap<u64, Link>>,
-    /// Where members said that they are, which are in no roster that we have yet.
-    heard_of: Mutex<HashMap<u64, String>>,
+    /// What members said of themselves; they may be in no roster that we have yet.
+    heard_of: Mutex<HashMap<u64, Papers>>,
     clients: Mutex<Vec<Client>>,
-    /// For tests: those to whom nothing is sent.
-    cut: Mutex<BTreeSet<String>>,
+    /// How much requests of clients may weigh that were not answered yet.
+    pub(super) room: Arc<Semaphore>,
+    /// For tests: by way of which other address a member is reached.
+    routes: Mutex<HashMap<String, String>>,
 }
 
 /// The way to one other member.
@@ -79,7 +90,8 @@ impl Shared {
             links: Mutex::default(),
             heard_of: Mutex::default(),
             clients: Mutex::default(),
-            cut: Mutex::default(),
+            room: Arc::new(Semaphore::new(ROOM)),
+            routes: Mutex::default(),
         }
     }
 
@@ -97,9 +109,7 @@ impl Shared {
     /// Sends a message to another member; false if there is no way to it now.
     pub(super) fn send(self: &Arc<Self>, message: &Message) -> bool {
         let Some(address) = self.address(message.to) else { return false };
-        if lock(&self.cut).contains(&address) {
-            return false;
-        }
+        let address = lock(&self.routes).get(&address).cloned().unwrap_or(address);
         let mut links = lock(&self.links);
         if links.get(&message.to).is_none_or(|link| link.address != address) {
             links.insert(message.to, self.start_link(message.to, address));
@@ -119,7 +129,12 @@ impl Shared {
     fn address(&self, id: u64) -> Option<String> {
         let known =
             lock(&self.roster).seats.iter().find(|seat| seat.id == id).map(|seat| seat.address.clone());
-        known.or_else(|| lock(&self.heard_of).get(&id).cloned())
+        known.or_else(|| lock(&self.heard_of).get(&id).map(|papers| papers.address.clone()))
+    }
+
+    /// Whether that member leaves the Raft leadership to others.
+    pub(super) fn is_witness(&self, id: u64) -> bool {
+        lock(&self.heard_of).get(&id).is_some_and(|papers| papers.witness)
     }
 
     /// Whether there is a connection to that member.
@@ -141,7 +156,7 @@ impl Shared {
         let mut identity = lock(&self.identity);
         let own = identity.as_mut();
         own.ok_or_else(|| StoreError::not_applied(STORE, "this member has not started yet"))?.note(papers)?;
-        lock(&self.heard_of).insert(papers.id, papers.address.clone());
+        lock(&self.heard_of).insert(papers.id, papers.clone());
         Ok(())
     }
 
@@ -218,13 +233,8 @@ impl Shared {
         }
     }
 
-    /// For tests: whether anything is sent to that member.
-    pub(super) fn cut(&self, address: &str, cut: bool) {
-        let mut cuts = lock(&self.cut);
-        if cut {
-            cuts.insert(address.to_owned())
-        } else {
-            cuts.remove(address)
-        };
+    /// For tests: lets a member be reached by way of another address.
+    pub(super) fn route(&self, address: &str, through: &str) {
+        lock(&self.routes).insert(address.to_owned(), through.to_owned());
     }
 }

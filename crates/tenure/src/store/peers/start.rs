@@ -30,11 +30,13 @@ pub(super) async fn start(
         let lost = || refuse(&format!("{} is missing: {}", place.log().display(), lost_disk(me)));
         return Ok((identity, log.ok_or_else(lost)?));
     }
-    let (id, snapshot) = match find(settings, me).await? {
-        Found::Nobody => (id_of(settings, me), beginning(settings)),
+    let list = settings.members.look_up().await?;
+    let own = id_of(settings, &list, me);
+    let (id, snapshot) = match find(settings, &list, me).await? {
+        Found::Nobody => (own, beginning(settings, &list)),
         // One of those that the group began with, only later: its log begins as theirs. Were it empty, nobody could be
         // elected in a larger group before it is sent, nor could it be sent before.
-        Found::Group(id) if id == id_of(settings, me) => (id, beginning(settings)),
+        Found::Group(id) if id == own => (id, beginning(settings, &list)),
         Found::Group(id) => (id, Snapshot::default()),
     };
     let disk = |fault: super::file::Fault| StoreError::not_applied(STORE, fault.to_string());
@@ -51,21 +53,21 @@ enum Found {
 }
 
 /// Asks every other member.
-async fn find(settings: &Settings, me: &str) -> Result<Found, StoreError> {
+async fn find(settings: &Settings, list: &[String], me: &str) -> Result<Found, StoreError> {
     let mut asked = BTreeSet::from([me.to_owned()]);
     let mut ids = BTreeSet::new();
-    let mut next: BTreeSet<String> = settings.list.iter().cloned().collect();
+    let mut next: BTreeSet<String> = list.iter().cloned().collect();
     loop {
         next = next.difference(&asked).cloned().collect();
         if next.is_empty() {
             break;
         }
-        let answers = join_all(next.iter().map(|address| ask(settings, me, address))).await;
+        let answers = join_all(next.iter().map(|address| ask(settings, list, me, address))).await;
         asked.append(&mut next);
         for answer in refusals_first(answers)? {
             match answer {
-                Answer::Fresh(list) if list == settings.list => {}
-                Answer::Fresh(list) => return Err(lists_differ(settings, &list)),
+                Answer::Fresh(theirs) if theirs == list => {}
+                Answer::Fresh(theirs) => return Err(lists_differ(list, &theirs)),
                 Answer::Known(_, _, true) => return Err(refuse(&lost_disk(me))),
                 Answer::Known(roster, id, false) => {
                     next.extend(roster.seats.into_iter().map(|seat| seat.address));
@@ -80,13 +82,15 @@ async fn find(settings: &Settings, me: &str) -> Result<Found, StoreError> {
             }
         }
     }
-    decide(settings, me, &ids.into_iter().collect::<Vec<_>>())
+    decide(settings, list, me, &ids.into_iter().collect::<Vec<_>>())
 }
 
 /// What follows from the ids that those who belong to a group have for us.
-fn decide(settings: &Settings, me: &str, ids: &[Option<u64>]) -> Result<Found, StoreError> {
+fn decide(settings: &Settings, list: &[String], me: &str, ids: &[Option<u64>]) -> Result<Found, StoreError> {
     match ids {
-        [] if settings.list.iter().any(|member| member == me) => Ok(Found::Nobody),
+        [] if list.iter().any(|member| member == me) => {
+            settings.members.may_begin_with(list).map(|()| Found::Nobody)
+        }
         [] => Err(refuse(&format!("{me} is not among the members of {settings}: name it there too"))),
         [Some(id)] => Ok(Found::Group(*id)),
         _ => Err(StoreError::not_applied(
@@ -112,24 +116,25 @@ fn refusals_first(answers: Vec<Result<Answer, StoreError>>) -> Result<Vec<Answer
     }
 }
 
-async fn ask(settings: &Settings, me: &str, address: &str) -> Result<Answer, StoreError> {
-    let question = Ask::Roll(me.to_owned(), settings.list.clone());
+async fn ask(settings: &Settings, list: &[String], me: &str, address: &str) -> Result<Answer, StoreError> {
+    let question = Ask::Roll(me.to_owned(), list.to_vec());
     match client::ask_once(settings, address, question).await? {
         Answer::Failed(error) => Err(error),
         answer => Ok(answer),
     }
 }
 
-fn lists_differ(settings: &Settings, other: &[String]) -> StoreError {
+fn lists_differ(own: &[String], other: &[String]) -> StoreError {
     refuse(&format!(
-        "the members do not have the same list: {settings} here, peers://{} there",
+        "the members do not have the same list: {} here, {} there",
+        own.join(","),
         other.join(",")
     ))
 }
 
 /// The id that a member has in the list that a group begins with.
-fn id_of(settings: &Settings, address: &str) -> u64 {
-    let list = settings.list.join(",");
+fn id_of(settings: &Settings, list: &[String], address: &str) -> u64 {
+    let list = list.join(",");
     let hash = hash(&[
         b"tenure peers 1 id",
         settings.cluster.as_str().as_bytes(),
@@ -140,9 +145,9 @@ fn id_of(settings: &Settings, address: &str) -> u64 {
 }
 
 /// What every member of a new group begins with: the list.
-fn beginning(settings: &Settings) -> Snapshot {
+fn beginning(settings: &Settings, list: &[String]) -> Snapshot {
     let members: BTreeMap<u64, String> =
-        settings.list.iter().map(|address| (id_of(settings, address), address.clone())).collect();
+        list.iter().map(|address| (id_of(settings, list, address), address.clone())).collect();
     let mut snapshot = Snapshot::default();
     let meta = snapshot.mut_metadata();
     (meta.index, meta.term) = (1, 1);
