@@ -105,7 +105,6 @@ impl Clerk {
             tokio::select! {
                 biased;
                 () = &mut stop => break,
-                Ok(()) = self.tasks.changed() => self.renew(),
                 () = self.wait(), if !self.has_to_write() => {}
                 () = std::future::ready(()), if self.has_to_write() => {}
             }
@@ -307,6 +306,7 @@ impl Clerk {
                     self.ended(ended.ok());
                 }
             }
+            Ok(()) = self.tasks.changed() => self.renew(),
             Some(signal) = self.signals.next() => self.hear(&signal),
             () = clock.sleep_until(wake) => self.come_due(),
         }
