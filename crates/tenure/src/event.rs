@@ -185,7 +185,7 @@ pub enum What {
         role: Name,
         /// The token of the tenure.
         token: Token,
-        /// Workers that had to be cancelled; the others finished by themselves.
+        /// Workers that did not finish, in time or well; the others did.
         cancelled: Vec<String>,
     },
     /// A scheduled run began: its tick is in the ledger.

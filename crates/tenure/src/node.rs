@@ -177,6 +177,17 @@ impl Node {
         self.inner.publisher.tell(what);
     }
 
+    /// Tells those who listen, after everything that the loop was told before: what became of the work of a tenure is
+    /// heard after the loss of that tenure.
+    pub(crate) fn tell_in_turn(&self, what: What) {
+        if let Err(unsent) = self.inner.commands.send(Command::Tell(what))
+            && let Command::Tell(what) = unsent.0
+        {
+            // The loop has ended, and has told all it had to tell.
+            self.tell(what);
+        }
+    }
+
     pub(crate) fn command(&self, command: Command) {
         let _ = self.inner.commands.send(command);
     }

@@ -10,6 +10,7 @@ use tenure::schedule::{OnStop, Overlap, Place, RunContext, Schedule, Task, TaskS
 use tenure::store::{Fate, Kind, Outcome, Query, Store};
 use tenure::testing::{Memory, on};
 use tenure::work::{Group, Mode};
+use tenure::operator::Act;
 use tenure::{Name, Node, Operator, Token, Wall};
 use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
@@ -304,6 +305,60 @@ async fn a_leader_that_stops_finishes_or_cancels_what_is_in_flight() {
     }
 }
 
+/// A schedule changes under a leader that goes on leading: what runs goes on, what is gone begins no more, what is new
+/// begins, and no tick is started twice.
+#[tokio::test]
+async fn a_schedule_is_replaced_while_its_leader_leads() {
+    let (scene, notes) = (Scene::new(), Notes::default());
+    let node = scene.node("a").await;
+    let schedule = Schedule::new();
+    let (leading, stand) = (schedule.clone(), node.stand("scheduler"));
+    let leading = tokio::spawn(async move { leading.lead(stand).await.unwrap() });
+    let (slow, gate) = gated(often(|settings| settings.name = name("slow")));
+    schedule.replace([notes.task(often(|_| ())), slow]).unwrap();
+    let twice = [notes.task(often(|_| ())), notes.task(often(|_| ()))];
+    assert!(schedule.replace(twice).is_err(), "nothing changes");
+    let first = scene.until(|record| record.totals.runs > 1).await;
+    let slow_run = async |wanted: RunState| loop {
+        let record = scene.operator.tasks(Some(&name("slow"))).await.unwrap().pop();
+        let run = record.iter().flat_map(|record| &record.runs).find(|run| run.state == wanted).cloned();
+        if let Some(run) = run {
+            return run;
+        }
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    };
+    let running = soon(slow_run(RunState::Running)).await;
+
+    // One is gone, while it runs; the other gets another time, and begins anew from now.
+    let hourly = TaskSettings { every: Some(Duration::from_secs(3600)), ..often(|_| ()) };
+    schedule.replace([notes.task(hourly)]).unwrap();
+    let hourly = scene.until(|record| record.when == "every 1h").await;
+    assert!(hourly.next.unwrap() >= first.next.unwrap());
+    gate.add_permits(1000);
+    let ended = soon(slow_run(RunState::Succeeded)).await;
+    assert_eq!((ended.tick, ended.token), (running.tick, running.token), "it went on");
+    let gone = scene.operator.tasks(Some(&name("slow"))).await.unwrap().pop().unwrap();
+    assert_eq!((gone.next, gone.totals.runs), (None, 1));
+
+    // Both are back as they were.
+    let (slow, gate) = gated(often(|settings| settings.name = name("slow")));
+    gate.add_permits(1000);
+    schedule.replace([notes.task(often(|_| ())), slow]).unwrap();
+    let runs = scene.record().await.unwrap().totals.runs;
+    scene.until(|record| record.totals.runs > runs + 1).await;
+    soon(async {
+        while scene.operator.tasks(Some(&name("slow"))).await.unwrap()[0].totals.runs < 3 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    })
+    .await;
+    notes.assert_once();
+    let tokens = scene.record().await.unwrap().runs.iter().map(|run| run.token).collect::<Vec<_>>();
+    assert!(tokens.iter().all(|token| *token == tokens[0]), "one tenure: {tokens:?}");
+    node.stop().await;
+    leading.await.unwrap();
+}
+
 #[tokio::test]
 async fn operators_pause_resume_and_trigger_with_who_and_why() {
     let place = Scene::new();
@@ -326,9 +381,20 @@ async fn operators_pause_resume_and_trigger_with_who_and_why() {
     let run = place.until_run(|run| run.trigger == Some(id) && run.state == RunState::Succeeded).await;
     assert_eq!((run.node.as_str(), place.record().await.unwrap().trigger), ("a", None));
     assert_eq!(place.record().await.unwrap().totals.runs, runs + 1, "nothing else runs while it is paused");
-    assert!(place.operator.resume_task(&task).await.unwrap());
-    assert!(!place.operator.resume_task(&task).await.unwrap());
+    assert!(place.operator.resume_task(&task, "there is room").await.unwrap());
+    assert!(!place.operator.resume_task(&task, "again").await.unwrap());
     place.until(|record| record.totals.runs >= runs + 3).await;
+    let deeds = place.operator.audit().await.unwrap();
+    let told: Vec<_> = deeds.iter().map(|deed| (deed.act, deed.by.as_str(), deed.why.as_str())).collect();
+    assert_eq!(
+        told,
+        [
+            (Act::PauseTask, "tester", "the disk is full"),
+            (Act::TriggerTask, "tester", "just once"),
+            (Act::ResumeTask, "tester", "there is room"),
+        ],
+        "what changed nothing is no deed"
+    );
     soon(node.stop()).await;
 }
 

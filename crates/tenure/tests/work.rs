@@ -184,19 +184,19 @@ async fn a_panic_is_a_loss_first_and_an_error_second() {
     let group = Group::new().worker(Worker::new("wild", |_| async { panic!("boom") }));
     let report = soon(group.run(&node, tenure)).await;
     assert_eq!(report.failure, Some(("wild".into(), Failure::Panicked("boom".into()))));
-    // Both are told; which of them first is the loop's and the group's affair. What counts is lost by then.
-    let (mut lost, mut failed) = (false, false);
+    assert!(!lead.check());
+    let mut lost = false;
     soon(async {
-        while !(lost && failed) {
+        loop {
             match events.next().await.unwrap().what {
                 What::Lost { reason, .. } => {
                     assert_eq!(reason, Reason::WorkFailed);
                     lost = true;
                 }
                 What::WorkFailed { worker, why, .. } => {
-                    assert!(!lead.check(), "the loss comes first");
+                    assert!(lost, "the loss comes first");
                     assert_eq!((worker.as_str(), why.as_str()), ("wild", "it panicked: boom"));
-                    failed = true;
+                    return;
                 }
                 _ => {}
             }
@@ -324,6 +324,57 @@ async fn blocking_work_is_waited_for_and_blocks_nobody() {
     let report = soon(running).await.unwrap();
     assert!(!at_work.load(Ordering::SeqCst));
     assert_eq!((report.reason, report.cancelled.len()), (Reason::Resigned, 0));
+}
+
+/// Work that nobody can drop is told when it alone has to end.
+#[tokio::test]
+async fn blocking_work_that_is_not_well_is_told_so_and_ends_the_tenure() {
+    let grinder = || {
+        Worker::blocking("grinder", |scope| {
+            while !scope.is_stopping() {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            Ok(())
+        })
+    };
+    let short = Duration::from_millis(20);
+    let sick = Health::every(short, |_| async { failed("no pulse") });
+    let patient = Worker::new("patient", |scope| async move {
+        scope.killed().await;
+        Ok(())
+    });
+    for (worker, part) in [
+        (grinder().health(sick.clone()), "no pulse"),
+        (grinder().hangs_after(short), "no sign of life"),
+        (patient.joins().health(sick), "no pulse"),
+    ] {
+        let (report, _) = one_tenure(Group::new().worker(worker)).await;
+        let (_, failure) = report.failure.expect(part);
+        assert!(failure.to_string().contains(part), "{failure}");
+    }
+}
+
+/// What is not ready yet is not expected to be well.
+#[tokio::test]
+async fn health_is_asked_for_once_a_worker_is_ready() {
+    let slow = Worker::new("slow", |scope| async move {
+        tokio::time::sleep(Duration::from_millis(200)).await;
+        scope.ready();
+        scope.stopping().await;
+        Ok(())
+    });
+    let asked = Count::default();
+    let asking = asked.clone();
+    let health = Health::every(Duration::from_millis(5), move |_| {
+        let nth = asking.up();
+        async move { if nth < 3 { Ok(()) } else { failed("no pulse") } }
+    });
+    let next = Worker::new("next", |_| std::future::pending());
+    let group = Group::new().worker(slow.ready_within(PATIENCE).health(health)).worker(next);
+    let (report, _) = one_tenure(group).await;
+    assert_eq!(report.failure, Some(("slow".into(), Failure::Unhealthy("no pulse".into()))));
+    assert_eq!(asked.get(), 3);
+    assert!(report.starts.contains(&("next".into(), 1)), "{report:?}");
 }
 
 #[tokio::test]

@@ -13,6 +13,7 @@ use tenure::history::History;
 use tenure::operator::{Change, Snapshot};
 use tenure::{Leader, Name, Token};
 
+use super::http::tasks::{TaskView, TasksPage, Triggered};
 use super::http::views::{AuditView, DeedView, Done, HistoryView, NodesPage, RolesPage};
 use crate::exit::Exit;
 
@@ -255,6 +256,57 @@ impl Agent {
     pub async fn eligible(&self, role: &Name, eligible: bool, why: &str) -> Result<String, Exit> {
         let body = json!({ "eligible": eligible, "why": why });
         Ok(self.act(&format!("/v1/roles/{role}/eligible"), body).await?.done)
+    }
+
+    /// The ledgers of all tasks, or of one, with all the runs that are kept.
+    ///
+    /// # Errors
+    /// If it does not answer.
+    pub async fn tasks(&self, task: Option<&Name>) -> Result<Vec<TaskView>, Exit> {
+        if let Some(task) = task {
+            let found = self.get::<TasksPage>(&format!("/v1/tasks/{task}")).await;
+            return match found {
+                Ok(page) => Ok(page.tasks),
+                // That there is none is an answer.
+                Err(Exit::No(_)) => Ok(Vec::new()),
+                Err(exit) => Err(exit),
+            };
+        }
+        let (mut tasks, mut after) = (Vec::new(), String::new());
+        loop {
+            let page: TasksPage = self.get(&format!("/v1/tasks?limit=1000&runs=200{after}")).await?;
+            tasks.extend(page.tasks);
+            let Some(next) = page.next else { return Ok(tasks) };
+            after = format!("&after={next}");
+        }
+    }
+
+    /// Asks for a run; what the run that answers it carries.
+    ///
+    /// # Errors
+    /// If the agent refuses.
+    pub async fn trigger_task(&self, task: &Name, why: &str) -> Result<String, Exit> {
+        let body = json!({ "why": why, "by": crate::verbs::whoami() });
+        let path = format!("/v1/tasks/{task}/trigger");
+        Ok(self.ask::<Triggered>(Method::POST, &path, Some(body)).await?.trigger)
+    }
+
+    /// Lets the ticks of a task pass; false if it was paused already.
+    ///
+    /// # Errors
+    /// If the agent refuses.
+    pub async fn pause_task(&self, task: &Name, why: &str) -> Result<bool, Exit> {
+        let done = self.act(&format!("/v1/tasks/{task}/pause"), json!({ "why": why })).await?;
+        Ok(done.done.ends_with("is paused"))
+    }
+
+    /// Lets a paused task run again; false if it was not paused.
+    ///
+    /// # Errors
+    /// If the agent refuses.
+    pub async fn resume_task(&self, task: &Name, why: &str) -> Result<bool, Exit> {
+        let done = self.act(&format!("/v1/tasks/{task}/resume"), json!({ "why": why })).await?;
+        Ok(done.done.ends_with("is resumed"))
     }
 
     /// Withdraws a transfer that the leader has not agreed to; false if there is none.

@@ -43,6 +43,12 @@ pub const EVENTS: &[(&str, &str)] = &[
     ("unreadable", "node: a register holds what this version cannot read"),
     ("store-failed", "node: the store answered with an error"),
     ("loop-failed", "node: the election loop failed and was started anew"),
+    ("no-witness", "node: on disconnect was asked for, but the store cannot tell of dropped connections"),
+    ("work-failed", "node: the work of a role failed; the role was lost first"),
+    ("work-stopped", "node: the work of a role has stopped because it was told to; who did not finish"),
+    ("task-started", "node: a scheduled run began, and its tick is in the ledger"),
+    ("task-ended", "node: a scheduled run ended; how, and how long it took"),
+    ("task-passed", "node: ticks were missed or skipped, and why"),
     ("missed", "stream: events are gone that this reader has not seen; look at everything again"),
 ];
 
@@ -107,8 +113,13 @@ impl Events {
 
     fn tell(&self, role: Option<&Name>, at: Stamp, line: &impl Serialize) {
         let Ok(mut value) = serde_json::to_value(line) else { return };
-        // An event has a time of its own, which is not as programs read it.
+        // An event has times of its own, which are not as programs read them.
         value["at"] = Value::from(at.to_string());
+        for key in ["tick", "from", "to"] {
+            if let Some(micros) = value.get(key).and_then(Value::as_u64) {
+                value[key] = Value::from(Stamp(tenure::Wall(micros)).to_string());
+            }
+        }
         let kind = value.get("event").and_then(Value::as_str).unwrap_or_default().to_owned();
         let mut ring = self.ring.lock().unwrap_or_else(PoisonError::into_inner);
         let number = *self.last.borrow() + 1;
@@ -209,7 +220,8 @@ mod tests {
         let (role, node) = (Name::new("r").unwrap(), Name::new("n").unwrap());
         let (token, session, reason) = (Token(1), tenure::SessionId(1), tenure::Reason::First);
         let (r, n) = (|| role.clone(), || node.clone());
-        let state = tenure::State::Follower;
+        let (state, at) = (tenure::State::Follower, tenure::Wall(1));
+        let ended = tenure::ledger::RunState::Succeeded;
         let whats = vec![
             What::StateChanged { role: r(), from: state, to: state },
             What::Elected { role: r(), token, session },
@@ -230,6 +242,12 @@ mod tests {
             What::StoreFailed { error: String::new() },
             What::LoopFailed { error: String::new() },
             What::Missed { events: 1 },
+            What::NoWitness { session },
+            What::WorkFailed { role: r(), token, worker: String::new(), why: String::new() },
+            What::WorkStopped { role: r(), token, cancelled: Vec::new() },
+            What::TaskStarted { task: n(), tick: at, token, late_ms: 0 },
+            What::TaskEnded { task: n(), tick: at, token, state: ended, took_ms: 1, why: String::new() },
+            What::TaskPassed { task: n(), from: at, to: at, count: 1, state: ended, why: String::new() },
         ];
         let (former, some) = (None, Some(reason));
         let changes = vec![
@@ -261,7 +279,10 @@ mod tests {
         assert_eq!(told, EVENTS.iter().map(|(kind, _)| *kind).collect());
         for told in ring.iter() {
             let data: Value = serde_json::from_str(&told.data).unwrap();
-            assert!(data["at"].as_str().is_some_and(|at| at.parse::<jiff::Timestamp>().is_ok()), "{data}");
+            for key in ["at", "tick"].into_iter().filter(|key| *key == "at" || !data[key].is_null()) {
+                let time = data[key].as_str().and_then(|at| at.parse::<jiff::Timestamp>().ok());
+                assert!(time.is_some(), "{key}: {data}");
+            }
         }
         let page = include_str!("../../../../docs/agent.md");
         for (kind, meaning) in EVENTS {

@@ -17,6 +17,7 @@ pub mod roster;
 pub mod sight;
 pub mod store;
 pub mod ui;
+mod work;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -32,6 +33,7 @@ use events::Events;
 use http::App;
 use metrics::{Metrics, StoreMeter};
 use notify::Manager;
+use roster::Refused;
 use store::AgentStore;
 
 /// Runs the agent until it is told to stop.
@@ -56,7 +58,7 @@ pub async fn main(common: &Common, args: &AgentArgs) -> Result<Exit, Exit> {
     let manager = Manager::from_env();
     let app = start(&config).await?;
     http::serve::serve(&app).await.map_err(Exit::Failed)?;
-    app.roster.sync(&config.roles).await.map_err(|error| Exit::Usage(error.to_string()))?;
+    apply(&app, &config).await.map_err(|error| Exit::Usage(error.to_string()))?;
     manager.tell("READY=1");
     Running { app, common, args, manager, config }.until_stopped(signals).await
 }
@@ -90,6 +92,12 @@ pub async fn start(config: &Config) -> Result<Arc<App>, Exit> {
         async move { looking.sight.keep(&looking.operator, &looking.events, &looking.metrics).await },
     );
     Ok(app)
+}
+
+/// Stands for these roles and runs these tasks, and no others.
+async fn apply(app: &App, config: &Config) -> Result<(), Refused> {
+    app.roster.sync_everywhere(&config.everywhere)?;
+    app.roster.sync(&config.roles).await
 }
 
 /// Passes on what the node tells.
@@ -134,6 +142,9 @@ struct Running<'a> {
 
 impl Running<'_> {
     async fn until_stopped(mut self, mut signals: Signals) -> Result<Exit, Exit> {
+        let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
+        let roster = self.app.roster.clone();
+        let everywhere = tokio::spawn(async move { roster.run_everywhere(async { _ = stopped.await }).await });
         let period = self.manager.watchdog();
         let mut watchdog = tokio::time::interval(period.unwrap_or(Duration::from_secs(3600)));
         loop {
@@ -146,8 +157,9 @@ impl Running<'_> {
             }
         }
         self.manager.tell("STOPPING=1");
+        drop(stop);
         tokio::select! {
-            () = self.app.node.stop() => {}
+            _ = async { tokio::join!(self.app.node.stop(), everywhere) } => {}
             _ = signals.terminate.recv() => {}
             _ = signals.interrupt.recv() => {}
         }
@@ -165,9 +177,9 @@ impl Running<'_> {
                 for stays in self.config.fixed_differences(&new) {
                     tracing::warn!("{stays}");
                 }
-                match self.app.roster.sync(&new.roles).await {
+                match apply(&self.app, &new).await {
                     Ok(()) => tracing::info!("the configuration was read again"),
-                    Err(error) => tracing::error!(%error, "a role cannot be stood for"),
+                    Err(error) => tracing::error!(%error, "not all of the configuration could be applied"),
                 }
                 self.config = new;
             }

@@ -1,15 +1,18 @@
 //! The roster: for which roles this node stands, and who works under each tenure.
 //!
-//! A role is *held* by the agent itself, for those who ask `/leader`, or *campaigned* for by clients, who share one
-//! candidacy: the node is elected once, and one of them gets the tenure.
+//! A role is *held* by the agent itself, for its work and its tasks and for those who ask `/leader`, or *campaigned* for by
+//! clients, who share one candidacy: the node is elected once, and one of them gets the tenure.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use tenure::schedule::{BadTask, Counters, Schedule, TaskSettings};
+use tenure::work::Mode as Migration;
 use tenure::{Candidate, Lead, Name, Node};
-use tokio::task::JoinHandle;
+use tokio::sync::watch;
 
 use super::config::{Candidacy, Config, Mode, RoleConfig};
+use super::work::{Holder, Plan};
 
 /// See the [module](self).
 #[derive(Debug)]
@@ -18,6 +21,10 @@ pub struct Roster {
     labels: BTreeMap<String, String>,
     default: Candidacy,
     places: Mutex<BTreeMap<Name, Place>>,
+    /// What this process counted about tasks, of all roles.
+    counters: Counters,
+    /// The tasks of every node.
+    everywhere: Schedule,
 }
 
 #[derive(Debug)]
@@ -30,7 +37,9 @@ struct Place {
     clients: usize,
     /// Whether it stands in the configuration.
     named: bool,
-    holder: Option<JoinHandle<()>>,
+    /// What the agent itself does while it leads; letting go of it makes it give up and leave.
+    held: Option<watch::Sender<Arc<Plan>>>,
+    schedule: Schedule,
 }
 
 /// Why a client cannot campaign, or an operator cannot change something.
@@ -42,6 +51,12 @@ pub enum Refused {
     /// This node does not stand for it.
     #[error("this node does not stand for {0}")]
     NotStanding(Name),
+    /// It is switched off.
+    #[error("{0} is switched off here: `migration = \"off\"` in its [[role]]")]
+    Off(Name),
+    /// Another node leads by decree.
+    #[error("{0} is led by {1}: `static-leader` in its [[role]]")]
+    Decreed(Name, Name),
     /// A label is missing.
     #[error("this node lacks the label {1} that {0} requires")]
     Label(Name, String),
@@ -71,7 +86,28 @@ impl Roster {
     #[must_use]
     pub fn new(node: Node, config: &Config) -> Self {
         let (labels, default) = (config.node.labels.clone(), config.candidacy.clone());
-        Self { node, labels, default, places: Mutex::default() }
+        let (counters, places) = (Counters::default(), Mutex::default());
+        let everywhere = Schedule::counting(counters.clone());
+        Self { node, labels, default, places, counters, everywhere }
+    }
+
+    /// What this process counted about tasks.
+    #[must_use]
+    pub fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    /// Runs these tasks on every node from now on.
+    ///
+    /// # Errors
+    /// If one of them cannot be.
+    pub fn sync_everywhere(&self, tasks: &[TaskSettings]) -> Result<(), Refused> {
+        replace(&self.everywhere, tasks)
+    }
+
+    /// Runs the tasks of every node, until told to stop; then they have the drain time to finish.
+    pub async fn run_everywhere(&self, stop: impl Future<Output = ()>) {
+        self.everywhere.everywhere_until(&self.node, stop, self.default.drain).await;
     }
 
     /// Stands for these roles, and for no others but those that clients campaign for.
@@ -81,10 +117,9 @@ impl Roster {
     pub async fn sync(&self, roles: &[RoleConfig]) -> Result<(), Refused> {
         self.drop_all_but(roles);
         for role in roles {
-            if role.mode == Mode::Hold {
+            self.name(role)?;
+            if role.mode == Mode::Hold && role.migration != Migration::Off {
                 self.hold(role).await?;
-            } else {
-                self.name(role);
             }
         }
         Ok(())
@@ -96,10 +131,9 @@ impl Roster {
 
     fn drop_all_but(&self, roles: &[RoleConfig]) {
         self.places().retain(|name, place| {
-            let stays = roles.iter().any(|role| role.name == *name && role.mode == place.role.mode);
+            let stays = roles.iter().any(|role| role.name == *name && place.role.stands_like(role));
             place.named = stays;
-            if let (false, Some(holder)) = (stays, place.holder.take()) {
-                holder.abort();
+            if !stays && place.held.take().is_some() {
                 place.candidate = None;
             }
             stays || place.clients > 0
@@ -107,23 +141,29 @@ impl Roster {
     }
 
     /// Notes how a role is to be stood for once clients come; changes what can change at once.
-    fn name(&self, role: &RoleConfig) {
+    fn name(&self, role: &RoleConfig) -> Result<(), Refused> {
         let mut places = self.places();
-        let place = places.entry(role.name.clone()).or_insert_with(|| Place::new(role));
+        let place = places.entry(role.name.clone()).or_insert_with(|| self.place(role));
         place.named = true;
-        place.reload(role, self.lacks(&role.candidacy.requires).is_none());
+        place.reload(role, self.refusal(role).is_none())
+    }
+
+    fn place(&self, role: &RoleConfig) -> Place {
+        let (role, schedule) = (role.clone(), Schedule::counting(self.counters.clone()));
+        Place { role, eligible: None, candidate: None, clients: 0, named: false, held: None, schedule }
     }
 
     async fn hold(&self, role: &RoleConfig) -> Result<(), Refused> {
-        self.name(role);
-        if self.places().get(&role.name).is_some_and(|place| place.holder.is_some()) {
+        if self.places().get(&role.name).is_some_and(|place| place.held.is_some()) {
             return Ok(());
         }
         let candidate = self.stand(role).await?;
-        let holder = tokio::spawn(lead_it(candidate.clone()));
         let mut places = self.places();
-        let place = places.entry(role.name.clone()).or_insert_with(|| Place::new(role));
-        (place.candidate, place.holder) = (Some(candidate), Some(holder));
+        let place = places.entry(role.name.clone()).or_insert_with(|| self.place(role));
+        let (held, plans) = watch::channel(Arc::new(Plan::of(role)));
+        let (node, schedule) = (self.node.clone(), place.schedule.clone());
+        tokio::spawn(Holder { node, candidate: candidate.clone(), plans, schedule }.hold());
+        (place.candidate, place.held) = (Some(candidate), Some(held));
         Ok(())
     }
 
@@ -145,6 +185,9 @@ impl Roster {
         for (key, value) in requires {
             builder = builder.require_label(key, value);
         }
+        if let Some(leader) = &role.static_leader {
+            builder = builder.static_leader(leader);
+        }
         builder.start().await.map_err(|error| Refused::Other(error.to_string()))
     }
 
@@ -159,7 +202,7 @@ impl Roster {
             None => self.stand(&role).await?,
         };
         let mut places = self.places();
-        let place = places.entry(name.clone()).or_insert_with(|| Place::new(&role));
+        let place = places.entry(name.clone()).or_insert_with(|| self.place(&role));
         place.clients += 1;
         let candidate = place.candidate.get_or_insert(candidate).clone();
         Ok(Share { roster: self.clone(), candidate, drain: role.candidacy.drain })
@@ -167,14 +210,13 @@ impl Roster {
 
     fn role_of(&self, name: &Name) -> Result<RoleConfig, Refused> {
         let named = self.places().get(name).map(|place| place.role.clone());
-        let unnamed =
-            || RoleConfig { name: name.clone(), mode: Mode::Campaign, candidacy: self.default.clone() };
+        let unnamed = || RoleConfig::new(name.clone(), Mode::Campaign, self.default.clone());
         let role = named.unwrap_or_else(unnamed);
         if role.mode == Mode::Hold {
             return Err(Refused::Held(name.clone()));
         }
-        match self.lacks(&role.candidacy.requires) {
-            Some(label) => Err(Refused::Label(name.clone(), label)),
+        match self.refusal(&role) {
+            Some(refused) => Err(refused),
             None => Ok(role),
         }
     }
@@ -183,7 +225,7 @@ impl Roster {
         let mut places = self.places();
         let Some(place) = places.get_mut(name) else { return };
         place.clients = place.clients.saturating_sub(1);
-        if place.clients == 0 && place.holder.is_none() {
+        if place.clients == 0 && place.held.is_none() {
             place.candidate = None;
             if !place.named {
                 places.remove(name);
@@ -198,14 +240,26 @@ impl Roster {
     pub fn set_eligible(&self, name: &Name, eligible: bool) -> Result<(), Refused> {
         let mut places = self.places();
         let place = places.get_mut(name).ok_or_else(|| Refused::NotStanding(name.clone()))?;
-        if let (true, Some(label)) = (eligible, self.lacks(&place.role.candidacy.requires)) {
-            return Err(Refused::Label(name.clone(), label));
+        if let (true, Some(refused)) = (eligible, self.refusal(&place.role)) {
+            return Err(refused);
         }
         place.eligible = Some(eligible);
         if let Some(candidate) = &place.candidate {
             candidate.set_eligible(eligible);
         }
         Ok(())
+    }
+
+    /// Why this node may not lead a role, if it may not.
+    fn refusal(&self, role: &RoleConfig) -> Option<Refused> {
+        let name = || role.name.clone();
+        if role.migration == Migration::Off {
+            return Some(Refused::Off(name()));
+        }
+        if let Some(leader) = role.static_leader.as_ref().filter(|leader| *leader != self.node.name()) {
+            return Some(Refused::Decreed(name(), leader.clone()));
+        }
+        self.lacks(&role.candidacy.requires).map(|label| Refused::Label(name(), label))
     }
 
     fn lacks(&self, requires: &BTreeMap<String, String>) -> Option<String> {
@@ -233,29 +287,34 @@ impl Roster {
 }
 
 impl Place {
-    fn new(role: &RoleConfig) -> Self {
-        let role = role.clone();
-        Self { role, eligible: None, candidate: None, clients: 0, named: false, holder: None }
-    }
-
     /// Applies what a reload may change.
-    fn reload(&mut self, role: &RoleConfig, fits: bool) {
+    fn reload(&mut self, role: &RoleConfig, fits: bool) -> Result<(), Refused> {
         let Candidacy { eligible, priority, .. } = role.candidacy;
+        let former = self.eligible.take().unwrap_or(self.role.candidacy.eligible);
         if let Some(candidate) = &self.candidate {
-            if self.eligible.take().unwrap_or(self.role.candidacy.eligible) != eligible {
+            if former != eligible || self.role.static_leader != role.static_leader {
                 candidate.set_eligible(eligible && fits);
             }
             if self.role.candidacy.priority != priority {
                 candidate.set_priority(priority);
             }
         }
-        (self.role.candidacy.eligible, self.role.candidacy.priority) = (eligible, priority);
+        let candidacy = Candidacy { eligible, priority, ..self.role.candidacy.clone() };
+        self.role = RoleConfig { candidacy, ..role.clone() };
+        if let Some(held) = &self.held {
+            let plan = Arc::new(Plan::of(role));
+            held.send_if_modified(|had| *had != plan && { *had = plan; true });
+        }
+        replace(&self.schedule, &role.tasks)
     }
 }
 
-/// Leads whenever elected. There is no work here that would have to stop first.
-async fn lead_it(candidate: Candidate) {
-    while let Some(tenure) = candidate.elected().await {
-        let _ = tenure.hold(|lead| async move { lead.draining().await }).await;
+/// Gives a schedule other tasks, if they are others: what is as it was is not disturbed.
+fn replace(schedule: &Schedule, tasks: &[TaskSettings]) -> Result<(), Refused> {
+    let had = schedule.tasks();
+    if had.iter().map(|task| task.settings()).eq(tasks) {
+        return Ok(());
     }
+    let made: Result<Vec<_>, BadTask> = tasks.iter().cloned().map(crate::task::of_settings).collect();
+    made.and_then(|tasks| schedule.replace(tasks)).map_err(|error| Refused::Other(error.to_string()))
 }

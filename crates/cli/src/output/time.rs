@@ -49,6 +49,13 @@ pub fn clock(wall: Wall) -> String {
     then.strftime(form).to_string()
 }
 
+/// The same of a time as programs read it; one that is none is shown as it is.
+#[must_use]
+pub fn clock_of(text: &str) -> String {
+    let micros = text.parse::<Timestamp>().ok().and_then(|time| u64::try_from(time.as_microsecond()).ok());
+    micros.map_or_else(|| text.to_owned(), |micros| clock(Wall(micros)))
+}
+
 /// The time of day here, to the millisecond.
 #[must_use]
 pub fn clock_millis(wall: Wall) -> String {

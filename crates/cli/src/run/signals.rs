@@ -3,7 +3,7 @@
 use std::io;
 
 use futures_util::stream::BoxStream;
-use futures_util::stream::{SelectAll, StreamExt, unfold};
+use futures_util::stream::{SelectAll, StreamExt, once, unfold};
 use tokio::signal::unix::{SignalKind, signal};
 
 /// What a signal means.
@@ -50,9 +50,16 @@ impl Signals {
 
     /// No signals at all; but "stop" when that comes.
     pub(crate) fn when(stop: impl Future<Output = ()> + Send + 'static) -> Self {
-        let mut stream = SelectAll::new();
-        stream.push(futures_util::stream::once(async move { (stop.await, TERM).1 }).boxed());
-        Self { stream }
+        Self::when_and_when(stop, std::future::pending())
+    }
+
+    /// No signals at all; but "stop" when that comes, and "at once" when that comes after it.
+    pub(crate) fn when_and_when(
+        stop: impl Future<Output = ()> + Send + 'static,
+        kill: impl Future<Output = ()> + Send + 'static,
+    ) -> Self {
+        let orders = once(stop).chain(once(kill)).map(|()| TERM).boxed();
+        Self { stream: SelectAll::from_iter([orders]) }
     }
 
     /// The next signal. Cancel-safe.

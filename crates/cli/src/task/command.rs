@@ -5,11 +5,11 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use futures_util::future::{BoxFuture, FutureExt};
-use tenure::Lead;
+use tenure::{Lead, Node};
 use tenure::schedule::{Done, Failed, RunContext, Runner};
 
 use crate::output::time::Stamp;
-use crate::process::{Command, Ended, Exit, Guard, GuardOptions};
+use crate::process::{Command, Ended, Exit, Guard, GuardError, GuardOptions};
 use crate::run::{Drains, Outcome, Signals, lease_deadline, supervise};
 
 /// Runs a command for each tick. It gets `TENURE_TASK`, `TENURE_TICK`, `TENURE_ATTEMPT` and `TENURE_TOKEN`, beside
@@ -35,36 +35,51 @@ impl CommandRunner {
 
     fn command(&self, run: &RunContext) -> Option<Command> {
         let (program, args) = self.command.split_first()?;
-        let variable = |name: &str, value: String| (OsString::from(name), OsString::from(value));
         let mut env = vec![
-            variable("TENURE_TASK", run.task().to_string()),
-            variable("TENURE_TICK", Stamp(run.tick()).to_string()),
-            variable("TENURE_ATTEMPT", run.attempt().to_string()),
-            variable("TENURE_TOKEN", run.token().to_string()),
-            variable("TENURE_NODE", run.node().name().to_string()),
+            variable("TENURE_TOKEN", run.token()),
+            variable("TENURE_TASK", run.task()),
+            variable("TENURE_TICK", Stamp(run.tick())),
+            variable("TENURE_ATTEMPT", run.attempt()),
         ];
-        if let Some(lead) = run.lead() {
-            env.push(variable("TENURE_ROLE", lead.role().to_string()));
-            env.push(variable("TENURE_SESSION", lead.session().to_string()));
-        }
+        env.extend(led(run.node(), run.lead()));
         Some(Command { program: program.clone(), args: args.to_vec(), env, cwd: None })
     }
 
-    async fn guard(&self, run: &RunContext) -> Result<Guard, Failed> {
-        let timing = run.node().timing();
-        let mut options = GuardOptions::new(timing.stop_grace, timing.kill_slack);
-        if let Some(binary) = &self.binary {
-            options.binary.clone_from(binary);
-        }
-        let guard = Guard::launch(options).await?;
-        // The lock of the session must not fall while the command runs, whatever happens to this process.
-        let lock =
-            run.lead().and_then(|lead| run.node().store().witness_fd(run.node().namespace(), lead.session()));
-        if let Some(lock) = lock {
-            guard.adopt_lock(lock).await?;
-        }
-        Ok(guard)
+}
+
+/// A watchdog for a command of this node, under a tenure or not; `binary` if another one than this is to be it.
+pub(crate) async fn guard_for(
+    node: &Node,
+    lead: Option<&Lead>,
+    binary: Option<&PathBuf>,
+) -> Result<Guard, GuardError> {
+    let timing = node.timing();
+    let mut options = GuardOptions::new(timing.stop_grace, timing.kill_slack);
+    if let Some(binary) = binary {
+        options.binary.clone_from(binary);
     }
+    let guard = Guard::launch(options).await?;
+    // The lock of the session must not fall while the command runs, whatever happens to this process.
+    let lock = lead.and_then(|lead| node.store().witness_fd(node.namespace(), lead.session()));
+    if let Some(lock) = lock {
+        guard.adopt_lock(lock).await?;
+    }
+    Ok(guard)
+}
+
+/// What every command of a tenure finds in its environment.
+pub(crate) fn led(node: &Node, lead: Option<&Lead>) -> Vec<(OsString, OsString)> {
+    let mut env = vec![variable("TENURE_NODE", node.name())];
+    if let Some(lead) = lead {
+        env.push(variable("TENURE_ROLE", lead.role()));
+        env.push(variable("TENURE_SESSION", lead.session()));
+        env.push(variable("TENURE_TOKEN", lead.token()));
+    }
+    env
+}
+
+fn variable(name: &str, value: impl ToString) -> (OsString, OsString) {
+    (name.into(), value.to_string().into())
 }
 
 impl Runner for CommandRunner {
@@ -74,7 +89,7 @@ impl Runner for CommandRunner {
             let Some(command) = this.command(&run) else {
                 return Err(hopeless("there is no command".into()));
             };
-            let mut guard = this.guard(&run).await?;
+            let mut guard = guard_for(run.node(), run.lead(), this.binary.as_ref()).await?;
             if !run.check() {
                 return Err(hopeless("leadership was lost before the command could start".into()));
             }
@@ -124,7 +139,8 @@ async fn unleased(
     verdict(&ended)
 }
 
-fn verdict(ended: &Ended) -> Result<Done, Failed> {
+/// What the end of a command means.
+pub(crate) fn verdict(ended: &Ended) -> Result<Done, Failed> {
     let failed = |why: String, exit| Err(Failed { why, exit, hopeless: false });
     match ended.exit {
         Exit::Code(0) => Ok(Done { exit: Some(0) }),

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use futures_util::future::{BoxFuture, FutureExt};
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
-use reqwest::{Client, Method, StatusCode};
+use reqwest::{Client, Method, RequestBuilder, StatusCode, Url};
 use tenure::schedule::{Done, Failed, HttpSettings, RunContext, Runner};
 
 use crate::output::time::Stamp;
@@ -50,18 +50,13 @@ impl HttpRunner {
     }
 
     async fn call(&self, run: &RunContext) -> Result<Done, Failed> {
-        let method: Method =
-            self.settings.method.parse().map_err(|_| hopeless("the method is none that HTTP knows"))?;
-        // Only the first provider counts, and there is one.
-        let _ = rustls::crypto::ring::default_provider().install_default();
-        let client = Client::builder().timeout(LONGEST).build()?;
-        let request = client.request(method, &self.settings.url).headers(self.headers(run)?);
+        let method: Method = self.settings.method.parse().map_err(|_| hopeless(NO_METHOD))?;
+        let request = client()?.request(method, &self.settings.url).headers(self.headers(run)?);
         // The last question before anything leaves this process.
         if !run.check() {
             return Err(hopeless("leadership was lost before the call"));
         }
-        let answer = request.body(self.settings.body.clone()).send().await;
-        let status = answer.map_err(|error| Failed::from(error.without_url()))?.status();
+        let status = call(request.body(self.settings.body.clone())).await?;
         let exit = Some(i32::from(status.as_u16()));
         if status.is_success() {
             return Ok(Done { exit });
@@ -77,6 +72,40 @@ impl Runner for HttpRunner {
         let this = self.clone();
         async move { this.call(&run).await }.boxed()
     }
+}
+
+const NO_METHOD: &str = "the method is none that HTTP knows";
+
+/// What calls.
+pub(crate) fn client() -> Result<Client, reqwest::Error> {
+    // Only the first provider counts, and there is one.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    Client::builder().timeout(LONGEST).build()
+}
+
+/// The status of the answer; an error does not tell the URL, which may hold a secret.
+pub(crate) async fn call(request: RequestBuilder) -> Result<StatusCode, reqwest::Error> {
+    request.send().await.map(|answer| answer.status()).map_err(reqwest::Error::without_url)
+}
+
+/// Whether a URL can be called at all.
+pub(crate) fn check_url(url: &str) -> Result<(), String> {
+    let fits = |url: &Url| ["http", "https"].contains(&url.scheme()) && url.has_host();
+    match Url::parse(url) {
+        Ok(url) if fits(&url) => Ok(()),
+        _ => Err("it is not a URL such as http://127.0.0.1:8080/path".to_owned()),
+    }
+}
+
+/// Whether the rest of a call can be sent; if not, which key is to blame, and why.
+pub(crate) fn check_call(settings: &HttpSettings) -> Result<(), (&'static str, String)> {
+    settings.method.parse::<Method>().map_err(|_| ("method", NO_METHOD.to_owned()))?;
+    for (name, value) in &settings.headers {
+        if name.parse::<HeaderName>().is_err() || value.parse::<HeaderValue>().is_err() {
+            return Err(("headers", format!("the header {name:?} cannot be sent")));
+        }
+    }
+    Ok(())
 }
 
 fn hopeless(why: &str) -> Failed {

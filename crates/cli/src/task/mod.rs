@@ -4,7 +4,9 @@ mod command;
 mod http;
 
 pub use command::CommandRunner;
+pub(crate) use command::{guard_for, led, verdict};
 pub use http::HttpRunner;
+pub(crate) use http::{call, check_call, check_url, client};
 
 use std::sync::Arc;
 

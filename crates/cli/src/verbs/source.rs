@@ -11,6 +11,7 @@ use tenure::{Error, Leader, Name, Operator};
 
 use crate::agent::client::{Agent, Changes};
 use crate::agent::config::default_socket;
+use crate::agent::http::tasks::TaskView;
 use crate::agent::http::views::DeedView;
 use crate::args::Common;
 use crate::exit::Exit;
@@ -143,6 +144,41 @@ impl Source {
         match self {
             Self::Store(operator) => Ok(operator.pause(role, why, wait).await?),
             Self::Agent(agent) => agent.pause(role, why, wait).await,
+        }
+    }
+
+    /// The ledgers of all tasks, or of one, with all the runs that are kept.
+    pub(crate) async fn tasks(&self, task: Option<&Name>) -> Result<Vec<TaskView>, Exit> {
+        match self {
+            Self::Store(operator) => {
+                let records = operator.tasks(task).await?;
+                Ok(records.iter().map(|record| TaskView::of(record, usize::MAX)).collect())
+            }
+            Self::Agent(agent) => agent.tasks(task).await,
+        }
+    }
+
+    /// Asks for a run; what the run that answers it carries.
+    pub(crate) async fn trigger_task(&self, task: &Name, why: &str) -> Result<String, Exit> {
+        match self {
+            Self::Store(operator) => Ok(operator.trigger_task(task, why).await?.to_string()),
+            Self::Agent(agent) => agent.trigger_task(task, why).await,
+        }
+    }
+
+    /// False if it was paused already.
+    pub(crate) async fn pause_task(&self, task: &Name, why: &str) -> Result<bool, Exit> {
+        match self {
+            Self::Store(operator) => Ok(operator.pause_task(task, why).await?),
+            Self::Agent(agent) => agent.pause_task(task, why).await,
+        }
+    }
+
+    /// False if it was not paused.
+    pub(crate) async fn resume_task(&self, task: &Name, why: &str) -> Result<bool, Exit> {
+        match self {
+            Self::Store(operator) => Ok(operator.resume_task(task, why).await?),
+            Self::Agent(agent) => agent.resume_task(task, why).await,
         }
     }
 

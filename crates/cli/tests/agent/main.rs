@@ -9,3 +9,4 @@ mod link;
 mod manners;
 mod registry;
 mod story;
+mod tasks;

@@ -40,6 +40,11 @@ const ASKED: &[(&str, &str, Option<&str>, u16)] = &[
     ("post", "/v1/roles/{role}/pin", Some("{\"node\":\"a\"}"), 200),
     ("delete", "/v1/roles/{role}/pin", None, 200),
     ("post", "/v1/roles/{role}/eligible", Some("{\"eligible\":true}"), 200),
+    ("get", "/v1/tasks", None, 200),
+    ("get", "/v1/tasks/{task}", None, 200),
+    ("post", "/v1/tasks/{task}/trigger", Some("{}"), 202),
+    ("post", "/v1/tasks/{task}/pause", Some("{}"), 200),
+    ("post", "/v1/tasks/{task}/resume", Some("{}"), 200),
     ("post", "/v1/nodes/{node}/drain", Some("{}"), 200),
     ("delete", "/v1/nodes/{node}/drain", None, 200),
 ];
@@ -47,10 +52,11 @@ const ASKED: &[(&str, &str, Option<&str>, u16)] = &[
 #[test]
 fn every_endpoint_is_served_as_it_is_described() {
     let store = Store::file();
-    let agent = Agent::start(&store, "a", "[[role]]\nname = \"job\"");
+    let task = "[[task]]\nname = \"nightly\"\ncron = \"@daily\"\ncommand = [\"true\"]";
+    let agent = Agent::start(&store, "a", &format!("[[role]]\nname = \"job\"\n{task}"));
     eventually("it leads", || agent.leads("job"));
     eventually("it is seen", || {
-        agent.get("/v1/roles/job").status == 200 && agent.get("/readyz").status == 200
+        ["/v1/roles/job", "/readyz", "/v1/tasks/nightly"].iter().all(|path| agent.get(path).status == 200)
     });
     let api = agent.get("/openapi.json").json();
     let described: BTreeSet<(String, String)> = api["paths"]
@@ -64,7 +70,7 @@ fn every_endpoint_is_served_as_it_is_described() {
     let asked = ASKED.iter().map(|(method, path, ..)| ((*path).to_owned(), (*method).to_owned())).collect();
     assert_eq!(described, asked, "what is described is what is asked here");
     for (method, path, body, status) in ASKED {
-        let concrete = path.replace("{role}", "job").replace("{node}", "a");
+        let concrete = path.replace("{role}", "job").replace("{node}", "a").replace("{task}", "nightly");
         if *path == "/v1/events" {
             drop(agent.stream(&concrete, None));
             continue;

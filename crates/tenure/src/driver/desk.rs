@@ -375,6 +375,7 @@ impl Desk {
                 Some(Command::Observe { role, seat }) => self.seat(&role, seat, None),
                 Some(Command::Leave { role }) => _ = self.leave(&role),
                 Some(Command::Describe { labels, address }) => self.describe(&labels, address.as_ref()),
+                Some(Command::Tell(what)) => self.publisher.tell(what),
                 Some(Command::Stop { done }) => self.stop = Some(done),
                 Some(Command::Release { .. } | Command::ForceLoss) => {}
             }

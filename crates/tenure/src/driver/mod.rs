@@ -66,6 +66,8 @@ pub(crate) enum Command {
         labels: BTreeMap<String, String>,
         address: Option<String>,
     },
+    /// Tell this, after what was sent before it has been told: what became of work comes after the loss of its tenure.
+    Tell(What),
     /// Give everything up; answered when nothing is left.
     Stop {
         done: oneshot::Sender<()>,
@@ -110,6 +112,7 @@ async fn supervise(mut setup: Setup) {
         let ended = AssertUnwindSafe(driver.run(&mut setup.commands)).catch_unwind().await;
         let Err(panic) = ended else {
             driver.desk.revoke_all(Reason::Shutdown);
+            tell_the_rest(&mut setup);
             break;
         };
         desk = driver.desk;
@@ -120,6 +123,16 @@ async fn supervise(mut setup: Setup) {
         tokio::time::sleep(setup.timing.beat).await;
     }
     setup.publisher.close();
+}
+
+/// Nobody hears commands any more; what was still to be told is told.
+fn tell_the_rest(setup: &mut Setup) {
+    setup.commands.close();
+    while let Ok(command) = setup.commands.try_recv() {
+        if let Command::Tell(what) = command {
+            setup.publisher.tell(what);
+        }
+    }
 }
 
 /// What a panic said.
@@ -282,6 +295,7 @@ impl Driver {
                 self.desk.describe(&labels, address.as_ref());
                 Input::Describe { labels, address }
             }
+            Command::Tell(what) => return self.publisher.tell(what),
             Command::Stop { done } => {
                 self.stopping = Some(done);
                 Input::Stop

@@ -22,7 +22,7 @@ pub struct Deed {
     pub by: String,
     /// What.
     pub act: Act,
-    /// To which role or node.
+    /// To which role, node or task.
     pub subject: Name,
     /// The node that is to lead, if one was named.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -56,10 +56,24 @@ pub enum Act {
     Eligible,
     /// A node is not to claim a role.
     Ineligible,
+    /// A task is to run at once.
+    TriggerTask,
+    /// The ticks of a task are to pass.
+    PauseTask,
+    /// A task may run again.
+    ResumeTask,
     /// Something is to be done later.
     Scheduled,
     /// What was to be done later is not.
     Cancelled,
+}
+
+impl Act {
+    /// Whether it is done to a task; otherwise to a role or a node.
+    #[must_use]
+    pub fn is_of_task(self) -> bool {
+        matches!(self, Self::TriggerTask | Self::PauseTask | Self::ResumeTask)
+    }
 }
 
 impl Operator {

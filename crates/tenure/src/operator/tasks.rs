@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use tenure_core::{Key, Kind, Query, Version};
 
-use super::Operator;
+use super::{Act, Operator};
 use super::ask::TRIES;
 use crate::ledger::{Record, Trigger};
 use crate::store::Value;
@@ -20,8 +20,10 @@ impl Operator {
     /// Asks for a run at once, whatever the schedule says. The id tells the run in the ledger; it begins when somebody
     /// leads.
     pub async fn trigger_task(&self, task: &Name, why: &str) -> Result<SessionId, Error> {
+        self.known(task).await?;
         let (id, order) = (SessionId(crate::clock::nonce()), self.order(why));
         let trigger = Trigger { id, order };
+        self.note(Act::TriggerTask, task, None, why).await?;
         self.change_task(task, |record| record.trigger = Some(trigger.clone())).await?;
         Ok(id)
     }
@@ -29,12 +31,27 @@ impl Operator {
     /// Lets the ticks of a task pass until [`Operator::resume_task`]. False if it was paused already.
     pub async fn pause_task(&self, task: &Name, why: &str) -> Result<bool, Error> {
         let order = self.order(why);
+        if self.known(task).await?.iter().any(|record| record.paused.is_none()) {
+            self.note(Act::PauseTask, task, None, why).await?;
+        }
         self.change_task(task, |record| _ = record.paused.get_or_insert_with(|| order.clone())).await
     }
 
     /// Lets a paused task run again. False if it was not paused.
-    pub async fn resume_task(&self, task: &Name) -> Result<bool, Error> {
+    pub async fn resume_task(&self, task: &Name, why: &str) -> Result<bool, Error> {
+        if self.known(task).await?.iter().any(|record| record.paused.is_some()) {
+            self.note(Act::ResumeTask, task, None, why).await?;
+        }
         self.change_task(task, |record| record.paused = None).await
+    }
+
+    /// The ledgers of a task that there is.
+    async fn known(&self, task: &Name) -> Result<Vec<Record>, Error> {
+        let found = self.tasks(Some(task)).await?;
+        if found.is_empty() {
+            return Err(Error::NoSuchTask { task: task.clone(), namespace: self.namespace.clone() });
+        }
+        Ok(found)
     }
 
     async fn ledgers(&self, task: Option<&Name>) -> Result<Vec<(Key, Version, Record)>, Error> {

@@ -11,13 +11,14 @@ use std::time::Duration;
 use futures_util::StreamExt;
 use futures_util::stream::BoxStream;
 use tenure_core::{Epoch, Key, Kind, Query, Time, Version};
+use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use super::counters::Counters;
 use super::entry::{Draft, Edit, Entry, Live};
 use super::run::{self, Finished, Gate};
-use super::settings::OnStop;
+use super::settings::{OnStop, Place};
 use super::task::{RunContext, Task};
 use crate::event::What;
 use crate::ledger::{Cause, FORM, Record, Writer};
@@ -32,14 +33,18 @@ const TRIES: u32 = 20;
 /// Tasks up to here are read by name; beyond that all of the kind at once.
 const BY_NAME: usize = 200;
 
+type Offered = watch::Receiver<super::Tasks>;
+
 /// See the [module](self).
 pub(super) struct Clerk {
     node: Node,
     gate: Gate,
     shadow: bool,
     counters: Counters,
-    tasks: Vec<Arc<Task>>,
+    /// What there is to run; it may change at any time.
+    tasks: Offered,
     entries: Vec<Entry>,
+    epoch: Epoch,
     places: BTreeMap<Key, usize>,
     agenda: BinaryHeap<Reverse<(Wall, usize)>>,
     /// Those with something to enter.
@@ -53,18 +58,18 @@ pub(super) struct Clerk {
 }
 
 impl Clerk {
-    pub(super) fn of_leader(scope: &Scope, tasks: Vec<Arc<Task>>, counters: Counters, shadow: bool) -> Self {
+    pub(super) fn of_leader(scope: &Scope, tasks: Offered, counters: Counters, shadow: bool) -> Self {
         let slack = scope.node().timing().kill_slack;
         let gate = Gate::Lead(scope.lead().clone(), slack);
         Self::new(scope.node().clone(), gate, tasks, counters, shadow)
     }
 
-    pub(super) fn of_node(node: &Node, tasks: Vec<Arc<Task>>, counters: Counters) -> Self {
+    pub(super) fn of_node(node: &Node, tasks: Offered, counters: Counters) -> Self {
         let life = Token(node.clock().wall().0);
         Self::new(node.clone(), Gate::Node(life), tasks, counters, false)
     }
 
-    fn new(node: Node, gate: Gate, tasks: Vec<Arc<Task>>, counters: Counters, shadow: bool) -> Self {
+    fn new(node: Node, gate: Gate, tasks: Offered, counters: Counters, shadow: bool) -> Self {
         let signals = node.store().watch(node.namespace());
         Self {
             node,
@@ -73,6 +78,7 @@ impl Clerk {
             counters,
             tasks,
             entries: Vec::new(),
+            epoch: Epoch(0),
             places: BTreeMap::new(),
             agenda: BinaryHeap::new(),
             dirty: BTreeSet::new(),
@@ -119,25 +125,70 @@ impl Clerk {
         let Some(epoch) = crate::operator::epoch(&store, &namespace).await? else {
             return Err(StoreError::not_applied("ledger", "this namespace is not there yet"));
         };
-        self.entries = self.tasks.iter().map(|task| self.entry(epoch, task.clone())).collect();
+        self.epoch = epoch;
+        self.entries = self.offered().into_iter().map(|task| self.entry(task)).collect();
         self.places = self.entries.iter().enumerate().map(|(nth, entry)| (entry.key.clone(), nth)).collect();
         let everything: Vec<usize> = (0..self.entries.len()).collect();
-        self.refresh(epoch, &everything).await?;
+        self.refresh(&everything).await?;
         if let Gate::Node(life) = &mut self.gate {
             let highest = self.entries.iter().map(|entry| entry.base.token.0).max().unwrap_or(0);
             *life = Token(life.0.max(highest + 1));
         }
-        self.take_over_from_other_roles().await?;
+        self.adopt(&everything).await
+    }
+
+    /// The tasks that are run here, as of now.
+    fn offered(&mut self) -> Vec<Arc<Task>> {
+        let place = if self.gate.lead().is_some() { Place::Leader } else { Place::EveryNode };
+        let tasks = self.tasks.borrow_and_update();
+        tasks.iter().filter(|task| task.settings.place == place).cloned().collect()
+    }
+
+    /// Other tasks, or other settings for them. New ones are read first; what has begun goes on.
+    fn renew(&mut self) {
+        let mut offered: BTreeMap<Name, Arc<Task>> =
+            self.offered().into_iter().map(|task| (task.settings.name.clone(), task)).collect();
         let now = self.wall();
-        self.agenda = everything.iter().map(|nth| Reverse((now, *nth))).collect();
-        for nth in everything {
-            self.reconcile(nth);
+        self.agenda.clear();
+        for nth in 0..self.entries.len() {
+            let entry = &mut self.entries[nth];
+            let task = offered.remove(entry.name());
+            if task.is_some() || !entry.retired {
+                entry.renew(task);
+            }
+            if entry.adopted {
+                self.agenda.extend((!entry.retired).then_some(Reverse((now, nth))));
+                self.reconcile(nth);
+            }
+        }
+        for task in offered.into_values() {
+            let entry = self.entry(task);
+            self.places.insert(entry.key.clone(), self.entries.len());
+            self.stale.insert(self.entries.len());
+            self.entries.push(entry);
+        }
+    }
+
+    /// Registers that were read for the first time: from now on their ticks are kept here.
+    async fn adopt(&mut self, read: &[usize]) -> Result<(), StoreError> {
+        let new: Vec<usize> = read.iter().copied().filter(|nth| !self.entries[*nth].adopted).collect();
+        self.take_over_from_other_roles(&new).await?;
+        let now = self.wall();
+        for nth in new {
+            let entry = &mut self.entries[nth];
+            entry.adopted = true;
+            if entry.retired {
+                entry.edits.clear();
+            } else {
+                self.agenda.push(Reverse((now, nth)));
+                self.reconcile(nth);
+            }
         }
         Ok(())
     }
 
-    fn entry(&self, epoch: Epoch, task: Arc<Task>) -> Entry {
-        let name = task.settings.name.clone();
+    fn entry(&self, task: Arc<Task>) -> Entry {
+        let (epoch, name) = (self.epoch, task.settings.name.clone());
         match self.gate.lead() {
             Some(lead) => {
                 let key = Key::Named(epoch, Kind::Task, name);
@@ -155,14 +206,17 @@ impl Clerk {
     }
 
     /// Reads some registers.
-    async fn refresh(&mut self, epoch: Epoch, which: &[usize]) -> Result<(), StoreError> {
+    async fn refresh(&mut self, which: &[usize]) -> Result<(), StoreError> {
+        if which.is_empty() {
+            return Ok(());
+        }
         let query = if which.len() <= BY_NAME {
             Query {
                 keys: which.iter().map(|nth| self.entries[*nth].key.clone()).collect(),
                 kinds: Vec::new(),
             }
         } else {
-            Query { keys: Vec::new(), kinds: vec![(epoch, Kind::Task)] }
+            Query { keys: Vec::new(), kinds: vec![(self.epoch, Kind::Task)] }
         };
         for found in self.node.store().read(self.node.namespace(), &query).await? {
             let Some(nth) = self.places.get(&found.key).copied() else { continue };
@@ -192,10 +246,11 @@ impl Clerk {
     }
 
     /// A task that moved here from a role with higher tokens: its register begins anew, with its past.
-    async fn take_over_from_other_roles(&mut self) -> Result<(), StoreError> {
+    async fn take_over_from_other_roles(&mut self, new: &[usize]) -> Result<(), StoreError> {
         let Some(lead) = self.gate.lead() else { return Ok(()) };
         let (role, token) = (lead.role().clone(), lead.token());
-        for entry in &mut self.entries {
+        for nth in new {
+            let entry = &mut self.entries[*nth];
             if entry.base.role.as_ref() == Some(&role) {
                 continue;
             }
@@ -251,6 +306,7 @@ impl Clerk {
                     self.ended(ended.ok());
                 }
             }
+            Ok(()) = self.tasks.changed() => self.renew(),
             Some(signal) = self.signals.next() => self.hear(&signal),
             () = clock.sleep_until(wake) => self.come_due(),
         }
@@ -272,6 +328,9 @@ impl Clerk {
             }
             self.agenda.pop();
             let entry = &mut self.entries[nth];
+            if entry.retired {
+                continue;
+            }
             let next = entry.come_due(now, self.shadow);
             if !entry.edits.is_empty() {
                 self.dirty.insert(nth);
@@ -316,8 +375,8 @@ impl Clerk {
     async fn exchange(&mut self) -> Result<(), StoreError> {
         if !self.stale.is_empty() {
             let which: Vec<usize> = self.stale.iter().copied().collect();
-            let epoch = self.entries[which[0]].key.epoch();
-            self.refresh(epoch, &which).await?;
+            self.refresh(&which).await?;
+            self.adopt(&which).await?;
             self.stale.clear();
             which.into_iter().for_each(|nth| self.reconcile(nth));
         }

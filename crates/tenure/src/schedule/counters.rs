@@ -96,6 +96,12 @@ impl Counters {
         self.lock().clone()
     }
 
+    /// How many tasks there are counts of.
+    #[must_use]
+    pub fn known(&self) -> usize {
+        self.lock().len()
+    }
+
     pub(super) fn know(&self, task: &Name) {
         self.lock().entry(task.clone()).or_default();
     }

@@ -28,6 +28,8 @@ pub(super) enum Edit {
     End(Cause, Ending),
     Owe(Vec<Wall>),
     Pass(Passed),
+    /// No more is to come from here; what is owed stays owed, for whoever has the task in its schedule.
+    Retire,
 }
 
 /// A run that goes on.
@@ -49,6 +51,10 @@ pub(super) struct Entry {
     /// Ticks up to here are in the register or among the edits.
     planned: Wall,
     pub(super) tries: u32,
+    /// Its register was read, and is this tenure's.
+    pub(super) adopted: bool,
+    /// It is not in the schedule any more: nothing begins, and what has ended is still entered.
+    pub(super) retired: bool,
 }
 
 /// What a write would make of the register, and what follows once it is acknowledged.
@@ -78,7 +84,8 @@ impl Entry {
             runs: Vec::new(),
         };
         let (edits, live) = (Vec::new(), Vec::new());
-        Self { task, key, base, version: None, edits, live, planned: Wall(0), tries: 0 }
+        let (adopted, retired) = (false, false);
+        Self { task, key, base, version: None, edits, live, planned: Wall(0), tries: 0, adopted, retired }
     }
 
     pub(super) fn name(&self) -> &Name {
@@ -90,8 +97,26 @@ impl Entry {
         (self.version, self.base) = (Some(version), record);
     }
 
+    /// Other settings, or none: then the task is not in the schedule any more.
+    pub(super) fn renew(&mut self, task: Option<Arc<Task>>) {
+        self.retired = task.is_none();
+        match task {
+            Some(task) => {
+                self.task = task;
+                self.edits.retain(|edit| *edit != Edit::Retire);
+            }
+            None => {
+                self.begin_nothing();
+                self.edits.push(Edit::Retire);
+            }
+        }
+    }
+
     /// What has to be entered because of what the register holds.
     pub(super) fn reconcile(&mut self, token: Token, now: Wall, shadow: bool) {
+        if self.retired {
+            return;
+        }
         let when = &self.task.when;
         let same = self.base.when == when.text() && self.base.zone == when.zone() && self.base.tick > Wall(0);
         if !same && !self.edits.iter().any(|edit| matches!(edit, Edit::Adopt(_))) {
@@ -215,7 +240,7 @@ impl Entry {
         }
         let record = &mut draft.record;
         (record.form, record.token) = (FORM, by.token.max(record.token));
-        record.next = self.task.when.next(record.tick.max(by.now));
+        record.next = if self.retired { None } else { self.task.when.next(record.tick.max(by.now)) };
         record.trim(usize::try_from(self.task.settings.history).unwrap_or(usize::MAX));
         draft
     }
@@ -247,6 +272,7 @@ impl Entry {
                 }
             }
             Edit::End(cause, ending) => record.end(*cause, ending, by),
+            Edit::Retire => {}
             Edit::Owe(ticks) => record.owe(ticks),
             Edit::Pass(passed) => {
                 if record.pass(passed, by) {

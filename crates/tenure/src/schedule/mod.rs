@@ -50,10 +50,13 @@ pub use settings::{HttpSettings, OnStop, Overlap, Place, TaskSettings};
 pub use task::{Done, Failed, RunContext, Runner, Task};
 pub use when::When;
 
+use std::collections::BTreeSet;
+use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::StreamExt;
+use futures_util::{FutureExt, StreamExt};
+use tokio::sync::watch;
 
 use crate::node::CandidateBuilder;
 use crate::work::{Group, Mode, Restart, Scope, WorkError, Worker};
@@ -97,12 +100,21 @@ pub enum BadTask {
     Twice(Name),
 }
 
-/// Tasks that belong together.
-#[derive(Debug, Clone, Default)]
+/// Tasks that belong together. Clones share them.
+#[derive(Debug, Clone)]
 #[must_use = "a schedule runs with `lead(…)`"]
 pub struct Schedule {
-    tasks: Vec<Arc<Task>>,
+    tasks: watch::Sender<Tasks>,
     counters: Counters,
+}
+
+/// What a schedule has to run, as of now.
+type Tasks = Arc<[Arc<Task>]>;
+
+impl Default for Schedule {
+    fn default() -> Self {
+        Self::counting(Counters::default())
+    }
 }
 
 impl Schedule {
@@ -111,18 +123,38 @@ impl Schedule {
         Self::default()
     }
 
+    /// The same, with counters that it shares with other schedules.
+    pub fn counting(counters: Counters) -> Self {
+        Self { tasks: watch::Sender::new(Arc::new([])), counters }
+    }
+
     /// Adds a task.
     ///
     /// # Errors
     /// If there is one of that name.
-    pub fn task(mut self, task: Task) -> Result<Self, BadTask> {
-        let name = &task.settings.name;
-        if self.counters.of(name).is_some() {
-            return Err(BadTask::Twice(name.clone()));
-        }
-        self.counters.know(name);
-        self.tasks.push(Arc::new(task));
+    pub fn task(self, task: Task) -> Result<Self, BadTask> {
+        let tasks = self.tasks().into_iter().chain([Arc::new(task)]).collect();
+        self.put(tasks)?;
         Ok(self)
+    }
+
+    /// Takes these tasks instead of those it has, at once, also while they run: runs that go on end as they were begun,
+    /// tasks that are gone begin no more, and a task whose time has changed counts its ticks from now.
+    ///
+    /// # Errors
+    /// If there are two of one name; then nothing changes.
+    pub fn replace(&self, tasks: impl IntoIterator<Item = Task>) -> Result<(), BadTask> {
+        self.put(tasks.into_iter().map(Arc::new).collect())
+    }
+
+    fn put(&self, tasks: Vec<Arc<Task>>) -> Result<(), BadTask> {
+        let mut names = BTreeSet::new();
+        if let Some(task) = tasks.iter().find(|task| !names.insert(&task.settings.name)) {
+            return Err(BadTask::Twice(task.settings.name.clone()));
+        }
+        names.into_iter().for_each(|name| self.counters.know(name));
+        self.tasks.send_replace(tasks.into());
+        Ok(())
     }
 
     /// Campaigns, runs the leader's tasks while leading, gives up cleanly and campaigns again, until the node stops.
@@ -132,9 +164,9 @@ impl Schedule {
 
     /// The leader's tasks as a worker, for a [`Group`] that has others too.
     pub fn worker(&self) -> Worker {
-        let (tasks, counters) = (self.of(Place::Leader), self.counters.clone());
+        let (tasks, counters) = (self.tasks.clone(), self.counters.clone());
         let work = move |scope: Scope| {
-            let (tasks, counters) = (tasks.clone(), counters.clone());
+            let (tasks, counters) = (tasks.subscribe(), counters.clone());
             async move {
                 let shadow = scope.mode() == Mode::Shadow;
                 let clerk = Clerk::of_leader(&scope, tasks, counters, shadow);
@@ -142,18 +174,26 @@ impl Schedule {
                 Ok::<(), WorkError>(())
             }
         };
-        Worker::new("schedule", work).restart(Restart::Never).self_stopping()
+        Worker::new("schedule", work).restart(Restart::Never).joins().shadows()
     }
 
     /// Runs the tasks of every node on this one, until the node stops. Each node has a ledger of its own.
     pub async fn everywhere(&self, node: &Node) {
-        let tasks = self.of(Place::EveryNode);
         let mut events = node.events();
         let stopped = async move { while events.next().await.is_some() {} };
-        if tasks.is_empty() {
-            return stopped.await;
+        self.everywhere_until(node, stopped, Duration::ZERO).await;
+    }
+
+    /// Runs the tasks of every node on this one, until told to stop; what goes on then has so long to finish.
+    pub async fn everywhere_until(&self, node: &Node, stop: impl Future<Output = ()>, drain: Duration) {
+        let stop = stop.shared();
+        tokio::select! {
+            () = stop.clone() => return,
+            // Where there is nothing to run, nothing is kept.
+            () = self.filled(Place::EveryNode) => {}
         }
-        Clerk::of_node(node, tasks, self.counters.clone()).run(stopped, std::future::ready(())).await;
+        let kill = stop.clone().then(|()| tokio::time::sleep(drain));
+        Clerk::of_node(node, self.tasks.subscribe(), self.counters.clone()).run(stop, kill).await;
     }
 
     /// What this process counted.
@@ -163,11 +203,15 @@ impl Schedule {
     }
 
     /// Its tasks.
-    pub fn tasks(&self) -> impl Iterator<Item = &Task> {
-        self.tasks.iter().map(Arc::as_ref)
+    #[must_use]
+    pub fn tasks(&self) -> Vec<Arc<Task>> {
+        self.tasks.borrow().to_vec()
     }
 
-    fn of(&self, place: Place) -> Vec<Arc<Task>> {
-        self.tasks.iter().filter(|task| task.settings.place == place).cloned().collect()
+    /// Waits until it has something to run there.
+    pub async fn filled(&self, place: Place) {
+        let some = |tasks: &Tasks| tasks.iter().any(|task| task.settings.place == place);
+        // It cannot fail: the sender is here.
+        let _ = self.tasks.subscribe().wait_for(some).await;
     }
 }

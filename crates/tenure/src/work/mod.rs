@@ -77,7 +77,7 @@ pub struct Report {
     pub reason: Reason,
     /// Which worker failed, and how, if that was it.
     pub failure: Option<(String, Failure)>,
-    /// Workers that did not finish within their drain time and were cancelled.
+    /// Workers that did not finish, in time or well, after they were told to stop.
     pub cancelled: Vec<String>,
     /// How often each worker was started.
     pub starts: Vec<(String, u32)>,
@@ -194,9 +194,9 @@ impl Group {
         let lost = lead.lost().await;
         if let Some((worker, failure)) = &book.failure {
             let (worker, why) = (worker.clone(), failure.to_string());
-            node.tell(What::WorkFailed { role, token, worker, why });
+            node.tell_in_turn(What::WorkFailed { role, token, worker, why });
         } else {
-            node.tell(What::WorkStopped { role, token, cancelled: book.cancelled.clone() });
+            node.tell_in_turn(What::WorkStopped { role, token, cancelled: book.cancelled.clone() });
         }
         let reason = if book.failure.is_some() { Reason::WorkFailed } else { told.unwrap_or(lost) };
         Report { reason, failure: book.failure, cancelled: book.cancelled, starts: book.starts }

@@ -23,6 +23,11 @@ impl Orders {
     pub(super) fn new() -> Self {
         Self { stop: CancellationToken::new(), kill: CancellationToken::new() }
     }
+
+    /// Those of one worker: what all are told, and what it alone is told.
+    fn of_worker(&self) -> Self {
+        Self { stop: self.stop.child_token(), kill: self.kill.child_token() }
+    }
 }
 
 /// A worker's view of its tenure. Cheap to clone.
@@ -54,7 +59,13 @@ impl Scope {
     }
 
     pub(super) fn of_worker(&self) -> Self {
-        Self { pulse: Pulse::new(), ..self.clone() }
+        Self { pulse: Pulse::new(), orders: self.orders.of_worker(), ..self.clone() }
+    }
+
+    /// This worker alone has to end, at once: it hangs, or is not well.
+    pub(super) fn give_up_on(&self) {
+        self.orders.stop.cancel();
+        self.orders.kill.cancel();
     }
 
     /// The worker has started: the next one may. Only needed with [`super::Worker::ready_within`].

@@ -29,7 +29,7 @@ pub enum Failure {
     Hung(Duration),
     /// Its health check failed.
     Unhealthy(String),
-    /// It did not finish in time after it was told to stop. Only this is no failure of the tenure.
+    /// It did not finish after it was told to stop: not in time, or not well. Only this is no failure of the tenure.
     Cancelled,
 }
 
@@ -41,7 +41,7 @@ impl fmt::Display for Failure {
             Self::Panicked(why) => write!(f, "it panicked: {why}"),
             Self::Hung(limit) => write!(f, "it hangs: no sign of life for {limit:?}"),
             Self::Unhealthy(why) => write!(f, "its health check failed: {why}"),
-            Self::Cancelled => f.write_str("it did not finish in time and was cancelled"),
+            Self::Cancelled => f.write_str("it did not finish after it was told to stop"),
         }
     }
 }
@@ -90,7 +90,7 @@ impl Nurse<'_> {
             self.starts += 1;
             let outcome = self.one_life().await?;
             if self.scope.is_stopping() {
-                return Ok(());
+                return outcome.map_err(|_| Failure::Cancelled);
             }
             if self.worker.ready_within.is_some() && !*self.scope.readiness().borrow() {
                 let why = outcome.err().unwrap_or_else(|| "it ended before it was ready".to_owned());
@@ -118,7 +118,8 @@ impl Nurse<'_> {
             failure = self.watch_over() => failure,
             () = self.scope.killed() => Failure::Cancelled,
         };
-        // Blocking work, and what knows how to stop by itself, can only be waited for.
+        // Blocking work, and what knows how to stop by itself, can only be told and waited for.
+        self.scope.give_up_on();
         if !self.worker.joins {
             handle.abort();
         }
@@ -202,6 +203,8 @@ async fn hung(scope: &Scope, limit: Option<Duration>) -> Failure {
 
 async fn sick(scope: &Scope, health: Option<&Health>) -> Failure {
     let Some(health) = health else { return std::future::pending().await };
+    // Before it is ready it is not expected to be well.
+    let _ = scope.readiness().wait_for(|ready| *ready).await;
     let mut failures = 0;
     loop {
         sleep(health.every).await;

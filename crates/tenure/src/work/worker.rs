@@ -179,10 +179,17 @@ impl Worker {
         self
     }
 
-    /// Runs in the shadow too, stops by itself when told so, and must be waited for.
+    /// It ends by itself when it is told that its time is over ([`Scope::killed`]), and is waited for: what it started
+    /// outside this process has to be gone before the role is. Otherwise an asynchronous worker is dropped.
+    pub fn joins(mut self) -> Self {
+        self.joins = true;
+        self
+    }
+
+    /// Runs in the shadow too, where it knows by itself not to do anything.
     #[cfg(feature = "schedule")]
-    pub(crate) fn self_stopping(mut self) -> Self {
-        (self.shadows, self.joins) = (true, true);
+    pub(crate) fn shadows(mut self) -> Self {
+        self.shadows = true;
         self
     }
 }

@@ -147,6 +147,89 @@ pub const KEYS: &[Key] = &[
         "hold",
         "hold: the agent itself leads it, for /leader; campaign: it stands only while a client campaigns",
     ),
+    live(
+        "role[].migration",
+        Kind::Choice(&["off", "shadow", "on"]),
+        "on",
+        "off: this node does not stand; shadow: elects and records, and runs nothing; on: runs its work and tasks",
+    ),
+    live(
+        "role[].static-leader",
+        Kind::Name,
+        "none",
+        "only this node leads it, by decree; the others follow: for one node, and for the day before the election",
+    ),
+    live("work[].name", Kind::Name, "required", "a command that runs while a role is led; see work.md"),
+    live("work[].role", Kind::Name, "the only role", "the role that has to be led for it"),
+    live("work[].command", Kind::Command, "required", "the program and its arguments"),
+    live("work[].order", Kind::Int(-1000, 1000), "0", "lower starts first, then those that stand first in the file"),
+    live(
+        "work[].restart",
+        Kind::Choice(&["always", "on-failure", "never"]),
+        "always",
+        "when it is started again; one that is never started again and fails ends the tenure",
+    ),
+    live("work[].backoff", Kind::Span, "100ms", "how long before the first restart; each further one waits twice as long"),
+    live("work[].max-restarts", Kind::Int(0, 1_000_000), "3", "one restart more than these within the window ends the tenure"),
+    live("work[].window", Kind::Span, "1m", "for how long a restart counts"),
+    live(
+        "work[].ready-within",
+        Kind::Span,
+        "none",
+        "how long until its health check first succeeds; what comes after it waits for that",
+    ),
+    live(
+        "work[].drain",
+        Kind::Span,
+        "the role's",
+        "how long between being told to end (SIGTERM) and being killed, when the lease does not run out",
+    ),
+    live("work[].health.command", Kind::Command, "none", "well is what exits with 0"),
+    live("work[].health.http", Kind::Secret, "none", "well is what answers a GET with 2xx"),
+    live("work[].health.every", Kind::Span, "10s", "how often it is asked"),
+    live("work[].health.within", Kind::Span, "health.every", "how long an answer may take"),
+    live("work[].health.failures", Kind::Int(1, 1000), "3", "so many in a row end the tenure"),
+    live("task[].name", Kind::Name, "required", "a scheduled task, of which there is one in a namespace; see work.md"),
+    live("task[].role", Kind::Name, "the only role", "whose leader runs it"),
+    live(
+        "task[].where",
+        Kind::Choice(&["leader", "every-node"]),
+        "leader",
+        "every-node: each agent runs every tick, with a ledger of its own",
+    ),
+    live(
+        "task[].cron",
+        Kind::Text,
+        "none",
+        "when it runs: five fields, or six with seconds first, or @hourly and the like; this or every",
+    ),
+    live("task[].every", Kind::Span, "none", "when it runs: every so often, counted from 1970 in UTC; this or cron"),
+    live("task[].zone", Kind::Text, "UTC", "the time zone of cron, such as Europe/Vienna"),
+    live("task[].timeout", Kind::Span, "none", "how long a run may take"),
+    live(
+        "task[].overlap",
+        Kind::Choice(&["skip", "queue", "allow"]),
+        "skip",
+        "what becomes of a tick that comes while the run before it goes on",
+    ),
+    live("task[].jitter", Kind::Span, "0s", "starts up to so much later, differently for each task and tick"),
+    live("task[].late", Kind::Span, "1s", "a tick not started so long after its time is missed"),
+    live("task[].catch-up", Kind::Int(0, 10_000), "1", "so many missed ticks are run after all, the newest"),
+    live("task[].rerun", Kind::Bool, "false", "whether a run whose leader died midway is run again by the next"),
+    live("task[].retries", Kind::Int(0, 1000), "0", "how often a failed run is tried again under the same tick"),
+    live("task[].backoff", Kind::Span, "1s", "how long before the first retry; each further one waits twice as long"),
+    live(
+        "task[].on-stop",
+        Kind::Choice(&["finish", "cancel"]),
+        "finish",
+        "what becomes of a run when its leader has to stop: it may finish within the drain time, or is cancelled at once",
+    ),
+    live("task[].history", Kind::Int(1, 200), "20", "so many runs are kept in the ledger"),
+    live("task[].command", Kind::Command, "none", "what it runs: a program and its arguments; this or http"),
+    live("task[].http.url", Kind::Secret, "none", "what it calls; this or command"),
+    live("task[].http.method", Kind::Text, "POST", "how"),
+    live("task[].http.headers", Kind::Headers, "none", "headers beside those that carry the token; never printed"),
+    live("task[].http.body", Kind::Text, "empty", "what is sent"),
     key("http.socket", Kind::Text, "agent.sock in the runtime directory", "the Unix socket; `none` for none"),
     key("http.socket-mode", Kind::Choice(&["0600", "0660", "0666"]), "0600", "who may connect to the socket"),
     key(
@@ -213,7 +296,7 @@ pub const KEYS: &[Key] = &[
         "metrics.roles",
         Kind::Int(0, 1_000_000),
         "1000",
-        "with more roles than this, metrics are not told for each role",
+        "with more roles or tasks than this, metrics are not told for each",
     ),
 ];
 
@@ -276,6 +359,14 @@ impl Key {
         let path = self.path.strip_prefix("timing.").unwrap_or(self.path);
         Some(format!("TENURE_{}", path.to_ascii_uppercase().replace(['.', '-'], "_")))
     }
+}
+
+/// The lists of tables, in the order in which they are documented.
+#[must_use]
+pub(super) fn lists() -> Vec<&'static str> {
+    let mut lists: Vec<_> = KEYS.iter().filter_map(|key| Some(key.path.split_once("[]")?.0)).collect();
+    lists.dedup();
+    lists
 }
 
 /// The table of `docs/agent.md`.

@@ -7,12 +7,15 @@ pub mod alias;
 pub mod keys;
 pub mod layers;
 pub mod value;
+pub mod work;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use tenure::schedule::TaskSettings;
+use tenure::work::Mode as Migration;
 use tenure::{Name, Settings, Takeover, Timing};
 
 use crate::agent::http::tokens::{Scope, Tokens};
@@ -20,6 +23,7 @@ use crate::args::{AgentArgs, Common};
 use crate::exit::Exit;
 use layers::{Given, Layers, Origin};
 use value::Value;
+use work::WorkConfig;
 
 /// What the agent runs on.
 #[derive(Debug, Clone)]
@@ -40,6 +44,8 @@ pub struct Config {
     pub candidacy: Candidacy,
     /// The roles.
     pub roles: Vec<RoleConfig>,
+    /// The tasks that every node runs.
+    pub everywhere: Vec<TaskSettings>,
     /// HTTP.
     pub http: HttpConfig,
     /// Metrics.
@@ -91,6 +97,30 @@ pub struct RoleConfig {
     pub mode: Mode,
     /// How it is stood for.
     pub candidacy: Candidacy,
+    /// How far leading goes.
+    pub migration: Migration,
+    /// Only this node leads it.
+    pub static_leader: Option<Name>,
+    /// The commands that run while it is led, in the order in which they start.
+    pub work: Vec<WorkConfig>,
+    /// What its leader runs by the clock.
+    pub tasks: Vec<TaskSettings>,
+}
+
+impl RoleConfig {
+    /// A role about which nothing more is said.
+    #[must_use]
+    pub fn new(name: Name, mode: Mode, candidacy: Candidacy) -> Self {
+        let (work, tasks) = (Vec::new(), Vec::new());
+        Self { name, mode, candidacy, migration: Migration::On, static_leader: None, work, tasks }
+    }
+
+    /// Whether another form of it needs no other candidacy.
+    #[must_use]
+    pub fn stands_like(&self, other: &Self) -> bool {
+        let off = |role: &Self| role.migration == Migration::Off;
+        self.mode == other.mode && off(self) == off(other)
+    }
 }
 
 /// Who works under a tenure.
@@ -142,7 +172,7 @@ pub struct HttpConfig {
 pub struct MetricsConfig {
     /// What names begin with.
     pub prefix: String,
-    /// With more roles than this, metrics are not told for each role.
+    /// With more roles or tasks than this, metrics are not told for each.
     pub roles: usize,
 }
 
@@ -176,7 +206,8 @@ impl Config {
         let timing = reader.or_error("timing", Timing::new(&settings));
         let drain = reader.span("timing.drain").unwrap_or(tenure::NodeBuilder::DEFAULT_DRAIN);
         let candidacy = reader.candidacy("candidacy", &Candidacy { drain, ..Candidacy::default() });
-        let roles = reader.roles(&candidacy);
+        let mut roles = reader.roles(&candidacy);
+        let everywhere = reader.duties(&mut roles);
         let http = reader.http();
         let metrics = reader.metrics();
         let store = reader.text("store").unwrap_or_else(|| "sqlite:".to_owned());
@@ -191,6 +222,7 @@ impl Config {
                 drain,
                 candidacy,
                 roles,
+                everywhere,
                 http,
                 metrics,
                 notices: layers.notices,
@@ -210,10 +242,13 @@ impl Config {
         for key in keys::KEYS.iter().filter(|key| !key.path.contains('[')) {
             text.push_str(&self.shown(key.path, key.default));
         }
-        for index in indices(self.given.keys()) {
-            for key in keys::KEYS.iter().filter(|key| key.path.starts_with("role[].")) {
-                let path = key.path.replacen("[]", &format!("[{index}]"), 1);
-                text.push_str(&self.shown(&path, key.default));
+        for list in keys::lists() {
+            let below = format!("{list}[].");
+            for index in indices(self.given.keys(), list) {
+                for key in keys::KEYS.iter().filter(|key| key.path.starts_with(&below)) {
+                    let path = key.path.replacen("[]", &format!("[{index}]"), 1);
+                    text.push_str(&self.shown(&path, key.default));
+                }
             }
         }
         text
@@ -266,9 +301,10 @@ fn config_file(args: &AgentArgs) -> Option<PathBuf> {
     args.config.clone().or_else(|| usual.into_iter().find(|path| path.exists()))
 }
 
-/// The numbers of the roles that anything is said of.
-fn indices<'a>(paths: impl Iterator<Item = &'a String>) -> BTreeSet<usize> {
-    paths.filter_map(|path| path.strip_prefix("role[")?.split(']').next()?.parse().ok()).collect()
+/// The numbers of those in a list that anything is said of.
+fn indices<'a>(paths: impl Iterator<Item = &'a String>, list: &str) -> BTreeSet<usize> {
+    let number = |path: &String| path.strip_prefix(list)?.strip_prefix('[')?.split(']').next()?.parse().ok();
+    paths.filter_map(number).collect()
 }
 
 fn fixed(name: &str) -> Name {
@@ -377,7 +413,7 @@ impl Reader {
 
     fn roles(&mut self, default: &Candidacy) -> Vec<RoleConfig> {
         let mut roles: Vec<RoleConfig> = Vec::new();
-        for index in indices(self.values.keys()) {
+        for index in indices(self.values.keys(), "role") {
             let at = format!("role[{index}]");
             let Some(name) = self.name(&format!("{at}.name")) else {
                 self.errors.push(format!("{at} has no name: every [[role]] needs one"));
@@ -393,9 +429,26 @@ impl Reader {
                 Some("campaign") => Mode::Campaign,
                 _ => Mode::Hold,
             };
-            roles.push(RoleConfig { name, mode, candidacy: self.candidacy(&at, default) });
+            let role = RoleConfig::new(name, mode, self.candidacy(&at, default));
+            let migration = self.migration(&at, mode);
+            let static_leader = self.name(&format!("{at}.static-leader"));
+            roles.push(RoleConfig { migration, static_leader, ..role });
         }
         roles
+    }
+
+    fn migration(&mut self, at: &str, mode: Mode) -> Migration {
+        let path = format!("{at}.migration");
+        match self.text(&path).as_deref() {
+            Some("off") => Migration::Off,
+            Some("shadow") => {
+                if mode == Mode::Campaign {
+                    self.fault(&path, "clients work as soon as they lead: shadow needs mode = \"hold\"");
+                }
+                Migration::Shadow
+            }
+            _ => Migration::On,
+        }
     }
 
     fn http(&mut self) -> HttpConfig {

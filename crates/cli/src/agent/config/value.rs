@@ -28,6 +28,10 @@ pub enum Kind {
     List,
     /// Several texts, each with a name.
     Labels,
+    /// The same, where the texts may be secrets.
+    Headers,
+    /// A program and its arguments.
+    Command,
 }
 
 /// A value that fits its kind.
@@ -45,10 +49,12 @@ pub enum Value {
     Int(i64),
     /// See [`Kind::Span`].
     Span(Duration),
-    /// See [`Kind::List`].
+    /// See [`Kind::List`], [`Kind::Command`].
     List(Vec<String>),
     /// See [`Kind::Labels`].
     Labels(BTreeMap<String, String>),
+    /// See [`Kind::Headers`].
+    Headers(BTreeMap<String, String>),
 }
 
 impl Kind {
@@ -62,11 +68,16 @@ impl Kind {
             (Self::Span, DeValue::Integer(number)) => {
                 Err(format!("{number} has no unit; write it like \"500ms\", \"5s\" or \"1m\""))
             }
-            (Self::List, DeValue::Array(items)) => {
+            (Self::List | Self::Command, DeValue::Array(items)) => {
                 let text = |item: &toml::Spanned<DeValue<'_>>| item.get_ref().as_str().map(str::to_owned);
                 let items: Option<Vec<String>> = items.iter().map(text).collect();
-                items.map(Value::List).ok_or_else(|| format!("must be {self}"))
+                self.list(items.ok_or_else(|| format!("must be {self}"))?)
             }
+            (Self::Command, DeValue::String(_)) => Err(format!("must be {self}, not one text")),
+            (Self::Headers, DeValue::Table(_)) => match Self::Labels.read_toml(value)? {
+                Value::Labels(headers) => Ok(Value::Headers(headers)),
+                other => Ok(other),
+            },
             (Self::Labels, DeValue::Table(items)) => {
                 let text = |(key, value): (
                     &toml::Spanned<std::borrow::Cow<'_, str>>,
@@ -105,6 +116,11 @@ impl Kind {
             Self::Choice(words) if words.contains(&text) => Ok(Value::Text(text.to_owned())),
             Self::Choice(_) => Err(format!("{text:?} is not {self}")),
             Self::List => Ok(Value::List(parts(text).map(str::to_owned).collect())),
+            Self::Command => self.list(text.split_whitespace().map(str::to_owned).collect()),
+            Self::Headers => match Self::Labels.read_text(text)? {
+                Value::Labels(headers) => Ok(Value::Headers(headers)),
+                other => Ok(other),
+            },
             Self::Labels => {
                 let label = |part: &str| {
                     let (key, value) = part.split_once('=')?;
@@ -115,6 +131,17 @@ impl Kind {
                     .map(Value::Labels)
                     .ok_or_else(|| format!("{text:?} is not written KEY=VALUE,KEY=VALUE"))
             }
+        }
+    }
+}
+
+impl Kind {
+    /// A command has a program at least.
+    fn list(self, items: Vec<String>) -> Result<Value, String> {
+        match items.first() {
+            None if self == Self::Command => Err(format!("must be {self}")),
+            Some(program) if self == Self::Command && program.is_empty() => Err(format!("must be {self}")),
+            _ => Ok(Value::List(items)),
         }
     }
 }
@@ -133,7 +160,8 @@ impl fmt::Display for Kind {
             Self::Span => f.write_str("a time"),
             Self::Choice(words) => f.write_str(&words.join(" or ")),
             Self::List => f.write_str("a list of texts"),
-            Self::Labels => f.write_str("a table of texts"),
+            Self::Labels | Self::Headers => f.write_str("a table of texts"),
+            Self::Command => f.write_str("a list such as [\"program\", \"argument\"]"),
         }
     }
 }
@@ -149,6 +177,10 @@ impl fmt::Display for Value {
             Self::Int(value) => write!(f, "{value}"),
             Self::Span(span) => write!(f, "\"{}\"", humantime::format_duration(*span)),
             Self::List(items) => write!(f, "{items:?}"),
+            Self::Headers(headers) => {
+                let items: Vec<String> = headers.keys().map(|name| format!("{name:?} = \"…\"")).collect();
+                write!(f, "{{ {} }}", items.join(", "))
+            }
             Self::Labels(labels) => {
                 let items: Vec<String> =
                     labels.iter().map(|(key, value)| format!("{key:?} = {value:?}")).collect();

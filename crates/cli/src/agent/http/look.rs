@@ -94,14 +94,14 @@ pub async fn cluster(State(app): State<Arc<App>>) -> Json<ClusterView> {
 }
 
 /// How many are on a page, and how many at most.
-const PAGE: (usize, usize) = (100, 1000);
+pub(super) const PAGE: (usize, usize) = (100, 1000);
 
 /// A page of what is sorted by name: what comes after a name, and the name to go on after.
-fn page<'a, T>(
+pub(super) fn page<'a, T>(
     all: &'a [T],
-    name: impl Fn(&T) -> &Name,
+    name: impl Fn(&T) -> &str,
     matches: impl Fn(&T) -> bool,
-    after: Option<&Name>,
+    after: Option<&str>,
     limit: usize,
 ) -> (Vec<&'a T>, Option<String>, usize) {
     let total = all.iter().filter(|one| matches(one)).count();
@@ -109,6 +109,10 @@ fn page<'a, T>(
     let page: Vec<&T> = rest.by_ref().take(limit).collect();
     let next = rest.next().and(page.last()).map(|last| name(last).to_string());
     (page, next, total)
+}
+
+fn text(name: &Option<Name>) -> Option<&str> {
+    name.as_ref().map(Name::as_str)
 }
 
 /// The roles, a page at a time.
@@ -132,7 +136,7 @@ pub async fn roles(State(app): State<Arc<App>>, mut params: Params) -> Found<Rol
             || role.leader.as_ref().is_some_and(|leader| leader.as_str().contains(&search))
             || role.state.to_string() == search
     };
-    let (page, next, total) = page(&snapshot.roles, |role| &role.role, matches, after.as_ref(), limit);
+    let (page, next, total) = page(&snapshot.roles, |role| role.role.as_str(), matches, text(&after), limit);
     Ok(Json(RolesPage { roles: page.into_iter().map(RoleView::from).collect(), next, total }))
 }
 
@@ -161,7 +165,7 @@ pub async fn nodes(State(app): State<Arc<App>>, mut params: Params) -> Found<Nod
     let named = params.within("named", NAMED, 0..=NAMED)?;
     params.done()?;
     let snapshot = app.sight.seen().snapshot;
-    let (page, next, total) = page(&snapshot.nodes, |node| &node.node, |_| true, after.as_ref(), limit);
+    let (page, next, total) = page(&snapshot.nodes, |node| node.node.as_str(), |_| true, text(&after), limit);
     Ok(Json(NodesPage {
         nodes: page.into_iter().map(|node| NodeView::naming(node, named)).collect(),
         next,
@@ -187,13 +191,13 @@ pub async fn history(State(app): State<Arc<App>>, mut params: Params) -> Found<H
     let (names, next) = match only {
         Some(role) => (vec![role], None),
         None => {
-            let (page, next, _) = page(&snapshot.roles, |role| &role.role, |_| true, after.as_ref(), limit);
+            let (page, next, _) = page(&snapshot.roles, |role| role.role.as_str(), |_| true, text(&after), limit);
             (page.into_iter().map(|role| role.role.clone()).collect(), next)
         }
     };
     let books = app.operator.histories(&names).await?;
     let deeds = app.operator.audit().await?;
-    let about = deeds.iter().filter(|deed| names.contains(&deed.subject));
+    let about = deeds.iter().filter(|deed| names.contains(&deed.subject) && !deed.act.is_of_task());
     let tenures = |book: &tenure::history::History| book.tenures.iter().map(PastView::from).collect();
     Ok(Json(HistoryView {
         roles: books.iter().map(|(role, book)| (role.to_string(), tenures(book))).collect(),

@@ -1,7 +1,7 @@
 //! The HTTP API: [`router`] is a value, so that tests can call it without a socket; [`serve`] puts it behind sockets.
 //!
-//! Whatever is asked is answered from memory ([`crate::agent::sight`]), except history and the audit trail, which are
-//! read from the store by name.
+//! Whatever is asked is answered from memory ([`crate::agent::sight`]), except history, the audit trail and the ledgers of
+//! tasks, which are read from the store.
 
 pub mod act;
 pub mod extract;
@@ -11,6 +11,7 @@ pub mod look;
 pub mod problem;
 pub mod serve;
 pub mod streams;
+pub mod tasks;
 pub mod tokens;
 pub mod views;
 
@@ -57,6 +58,8 @@ pub struct App {
     pub rate: Rate,
     /// Streams.
     pub streams: Arc<Streams>,
+    /// The ledgers of tasks, as they were read last.
+    pub ledgers: tasks::Ledgers,
     /// What is to be done later.
     pub later: act::Later,
     addresses: Mutex<Vec<SocketAddr>>,
@@ -76,6 +79,7 @@ impl App {
             rate: Rate::new(http.rate),
             streams: Arc::new(Streams::new(http.streams_per_client, http.streams)),
             campaigns: Arc::default(),
+            ledgers: tasks::Ledgers::default(),
             later: act::Later::default(),
             addresses: Mutex::default(),
             config,
@@ -134,6 +138,11 @@ impl App {
         act::drain,
         act::undrain,
         act::cancel,
+        tasks::tasks,
+        tasks::task,
+        tasks::trigger,
+        tasks::pause,
+        tasks::resume,
     )
 )]
 pub struct Api;
@@ -170,6 +179,11 @@ pub fn router(app: Arc<App>) -> Router {
         .route("/v1/roles/{role}/pin", post(act::pin).delete(act::unpin))
         .route("/v1/roles/{role}/eligible", post(act::eligible))
         .route("/v1/nodes/{node}/drain", post(act::drain).delete(act::undrain))
+        .route("/v1/tasks", get(tasks::tasks))
+        .route("/v1/tasks/{task}", get(tasks::task))
+        .route("/v1/tasks/{task}/trigger", post(tasks::trigger))
+        .route("/v1/tasks/{task}/pause", post(tasks::pause))
+        .route("/v1/tasks/{task}/resume", post(tasks::resume))
         .fallback(async || {
             Problem::new(StatusCode::NOT_FOUND, "there is nothing here; /openapi.json lists what there is")
         })

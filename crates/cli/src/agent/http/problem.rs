@@ -57,7 +57,7 @@ impl From<tenure::Error> for Problem {
         let status = match &error {
             Error::Name(_) | Error::Timing(_) => StatusCode::BAD_REQUEST,
             Error::Store(_) | Error::Thread(_) => StatusCode::SERVICE_UNAVAILABLE,
-            Error::NoSuchRole { .. } => StatusCode::NOT_FOUND,
+            Error::NoSuchRole { .. } | Error::NoSuchTask { .. } => StatusCode::NOT_FOUND,
             _ => StatusCode::CONFLICT,
         };
         Self::new(status, error.to_string())

@@ -173,9 +173,10 @@ pub struct DeedView {
     pub at: String,
     /// Who.
     pub by: String,
-    /// What: transfer, step-down, pause, resume, pin, unpin, drain, undrain, eligible, ineligible, scheduled, cancelled.
+    /// What: transfer, step-down, pause, resume, pin, unpin, drain, undrain, eligible, ineligible, trigger-task,
+    /// pause-task, resume-task, scheduled, cancelled.
     pub act: String,
-    /// To which role or node.
+    /// To which role, node or task.
     pub subject: String,
     /// The node that was named.
     pub node: Option<String>,
@@ -226,7 +227,7 @@ fn texts(names: &[Name]) -> Vec<String> {
     names.iter().map(ToString::to_string).collect()
 }
 
-fn stamp(wall: Wall) -> String {
+pub(super) fn stamp(wall: Wall) -> String {
     Stamp(wall).to_string()
 }
 

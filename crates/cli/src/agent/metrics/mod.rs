@@ -3,6 +3,7 @@
 //! What this node leads is computed when it is asked, from the deadline: a hung loop cannot claim to lead. Counters are
 //! fed by the node's own events, by each look at the cluster, and by the meter on the store.
 
+mod tasks;
 mod text;
 
 use std::fmt;
@@ -25,6 +26,7 @@ use tenure::{Event, Name, Reason};
 use super::config::MetricsConfig;
 use super::roster::Roster;
 use super::sight::Gaps;
+use tasks::Tasks;
 pub use text::Form;
 
 /// Every metric: its name after the prefix, its type, its meaning.
@@ -79,6 +81,14 @@ pub const METRICS: &[(&str, &str, &str)] = &[
         "gauge",
         "how long ago the cluster was last looked at; it grows while the store is gone",
     ),
+    ("task_runs_total", "counter", "runs of scheduled tasks that this node started, by task"),
+    ("task_failures_total", "counter", "those of them that failed or took too long"),
+    ("task_cancelled_total", "counter", "those of them that were stopped because their leader had to stop"),
+    ("task_late_total", "counter", "those of them that began later than the task's `late` allows"),
+    ("task_missed_total", "counter", "ticks that this node found missed: nobody could start them in time"),
+    ("task_skipped_total", "counter", "ticks that this node passed over on purpose"),
+    ("task_running", "gauge", "runs that go on here at this moment"),
+    ("task_seconds", "histogram", "how long runs took"),
     ("events_total", "counter", "events of this node, by kind"),
     ("log_lines_dropped_total", "counter", "log lines that nobody read in time"),
     ("build_info", "gauge", "1, with the version, the node and the namespace"),
@@ -175,6 +185,7 @@ struct Counts {
     in_doubt: Counter,
     handover: Histogram,
     failover: Histogram,
+    tasks: Tasks,
 }
 
 #[derive(Debug, Default)]
@@ -203,6 +214,7 @@ impl Metrics {
             in_doubt: Counter::default(),
             handover: seconds(),
             failover: seconds(),
+            tasks: Tasks::new(config.roles),
         });
         let mut registry = Registry::with_prefix(&config.prefix);
         registry.register("doubts", help_of("doubts_total"), counts.in_doubt.clone());
@@ -240,6 +252,10 @@ impl Metrics {
                 self.counts.in_doubt.inc();
             }
             What::Certain { .. } | What::SessionOpened { .. } => state.doubtful = false,
+            What::TaskEnded { task, took_ms, .. } => {
+                let known = state.roster.as_ref().map_or(0, |roster| roster.counters().known());
+                self.counts.tasks.ended(task, Duration::from_millis(*took_ms), known);
+            }
             _ => {}
         }
     }
@@ -347,6 +363,8 @@ impl Collector for AtScrape {
                 gauges::<[(&str, &str); 0]>(&mut to, name, &[([], value)])?;
             }
         }
+        let counted = state.roster.as_ref().map(|roster| roster.counters().all()).unwrap_or_default();
+        self.counts.tasks.encode(&mut to, &counted)?;
         let dropped = ConstCounter::new(crate::output::log::dropped());
         let name = "log_lines_dropped";
         dropped.encode(to.encode_descriptor(

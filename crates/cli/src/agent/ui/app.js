@@ -6,6 +6,7 @@ import * as views from "./views.js";
 import * as detail from "./detail.js";
 import * as dialog from "./dialog.js";
 import { tips } from "./timeline.js";
+import { taskParts } from "./tasks.js";
 
 const TABS = ["roles", "nodes", "timeline", "events", "audit", "tasks", "alerts"];
 const state = model.model;
@@ -81,7 +82,7 @@ function changed(what) {
     if (place().tab !== location.hash.slice(1).split("/")[0] || !by(optional).hidden) arrive();
   }
   if (TABS.includes(what)) views.draw(what);
-  if (["roles", "nodes", "history", "link"].includes(what)) detail.draw();
+  if (["roles", "nodes", "tasks", "history", "link"].includes(what)) detail.draw();
 }
 
 function theme(step) {
@@ -121,6 +122,7 @@ function tabKeys(event) {
 theme(false);
 tips();
 dialog.start();
+detail.kinds.task = taskParts;
 detail.start(() => { go({ name: "" }); views.focus(); });
 views.start((kind, name) => go({ kind, name }));
 for (const tab of TABS) by(`tab-${tab}`).addEventListener("click", () => go({ tab }));

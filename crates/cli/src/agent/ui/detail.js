@@ -1,4 +1,4 @@
-// Everything about the role or node that was chosen, and what can be done about it.
+// Everything about the role or node that was chosen, and what can be done about it. Other kinds bring their own parts.
 
 import { by, el, pill, bar, lease, clock, span } from "./dom.js";
 import { model, leaseLeft, pastOf } from "./model.js";
@@ -8,6 +8,9 @@ import { ask } from "./dialog.js";
 let chosen = null;
 let parts = null;
 let closed = () => {};
+
+/** What makes the parts of each kind, from a name. */
+export const kinds = { role: roleParts, node: nodeParts };
 
 export const start = (whenClosed) => { closed = whenClosed; };
 
@@ -23,7 +26,7 @@ export function draw() {
   holder.hidden = !chosen;
   if (!chosen) return;
   if (!parts) {
-    parts = chosen.kind === "role" ? roleParts() : nodeParts();
+    parts = (kinds[chosen.kind] ?? nodeParts)(chosen.name);
     holder.replaceChildren(header(), ...parts.all);
   }
   parts.draw();
@@ -38,27 +41,26 @@ function header() {
   return el("header", "", [el("h2", "", chosen.name), close]);
 }
 
-function fact(list, name, item) {
+export function fact(list, name, item) {
   const value = el("dd", "", [], item ? { "data-item": item } : {});
   list.append(el("dt", "", name), value);
   return value;
 }
 
-function text(value, ...kids) {
+export function text(value, ...kids) {
   const wantedText = kids.map((kid) => (typeof kid === "string" ? kid : kid.textContent)).join("\u0001");
   if (value.dataset.told === wantedText) return;
   value.dataset.told = wantedText;
   value.replaceChildren(...kids);
 }
 
-function button(item, words, act, cls = "") {
+export function button(item, words, act, cls = "") {
   const made = el("button", cls, words, { type: "button", "data-item": item });
   made.addEventListener("click", act);
   return made;
 }
 
-function roleParts() {
-  const name = chosen.name;
+function roleParts(name) {
   const facts = el("dl", "facts");
   const [state, leader, token, office] = [["State", "role-state"], ["Leader", "role-leader"], ["Token", "role-token"], ["In office", "role-office"]].map(([title, item]) => fact(facts, title, item));
   const left = fact(facts, "Lease left", "role-lease").appendChild(bar());
@@ -110,7 +112,7 @@ function roleParts() {
   };
 }
 
-const section = (title, ...kids) => el("section", "", [el("h3", "", title), ...kids]);
+export const section = (title, ...kids) => el("section", "", [el("h3", "", title), ...kids]);
 
 function deed(done) {
   return el("li", "", [el("span", "faint", `${clock(Date.parse(done.at))} `), `${done.by}: ${done.act}${done.node ? ` to ${done.node}` : ""}${done.why ? `, ${done.why}` : ""}`]);
@@ -147,8 +149,7 @@ function tenureLine(tenure) {
   return el("li", "", [el("span", "faint", `${clock(from)} `), el("b", "", tenure.node), ` token ${tenure.token}, ${held}${tenure.reason ? ` (${tenure.reason})` : ""}`]);
 }
 
-function nodeParts() {
-  const name = chosen.name;
+function nodeParts(name) {
   const facts = el("dl", "facts");
   const [state, address, session, joined, leads, stands, labels] = [["State", "node-state"], ["Address"], ["Session"], ["Joined"], ["Leads"], ["Stands for"], ["Labels", "node-labels"]].map(([title, item]) => fact(facts, title, item));
   const left = fact(facts, "Lease left").appendChild(bar());

@@ -6,6 +6,7 @@ import { model, lookNow, lookAtAudit } from "./model.js";
 
 const role = (name) => `/v1/roles/${encodeURIComponent(name)}`;
 const node = (name) => `/v1/nodes/${encodeURIComponent(name)}`;
+const task = (name) => `/v1/tasks/${encodeURIComponent(name)}`;
 
 const ACTS = {
   transfer: {
@@ -37,6 +38,21 @@ const ACTS = {
     title: (name) => `Let ${name} stand again`, yes: "Let it stand", unreasoned: true,
     text: () => "It stands for its roles again.",
     send: (name) => act("DELETE", `${node(name)}/drain`),
+  },
+  trigger: {
+    title: (name) => `Run ${name} now`, yes: "Run",
+    text: () => "It runs once, beside its schedule, also while it is paused.",
+    send: (name, body) => act("POST", `${task(name)}/trigger`, body),
+  },
+  "pause-task": {
+    title: (name) => `Pause ${name}`, yes: "Pause",
+    text: () => "Its ticks are skipped until it is resumed; what runs goes on.",
+    send: (name, body) => act("POST", `${task(name)}/pause`, body),
+  },
+  "resume-task": {
+    title: (name) => `Resume ${name}`, yes: "Resume",
+    text: () => "It runs again with its next tick.",
+    send: (name, body) => act("POST", `${task(name)}/resume`, body),
   },
 };
 

@@ -55,7 +55,7 @@ const TONES = {
   healthy: "good", degraded: "warn", unhealthy: "bad",
   led: "good", silent: "bad", vacant: "warn", paused: "warn",
   live: "good", closed: "", expelled: "warn", drained: "warn",
-  ok: "good", done: "good", succeeded: "good", running: "good", failed: "bad", missed: "bad", interrupted: "warn",
+  ok: "good", done: "good", succeeded: "good", running: "good", failed: "bad", missed: "bad", interrupted: "warn", "timed-out": "bad", cancelled: "warn",
   firing: "bad", pending: "warn", acknowledged: "warn", resolved: "good", inactive: "good",
   critical: "bad", warning: "warn",
 };

@@ -151,9 +151,18 @@ async function lookAtTheRest() {
   tell("audit");
   offered ??= (await get("/openapi.json")).paths;
   for (const what of ["tasks", "alerts"]) {
+    if (what === "tasks" && offered["/v1/tasks"]) { await lookAtTasks(); continue; }
     model[what] = offered[`/v1/${what}`] ? (await get(`/v1/${what}`))[what] ?? [] : null;
     tell(what);
   }
+}
+
+let looking = 0;
+async function lookAtTasks() {
+  clearTimeout(looking);
+  looking = 0;
+  model.tasks = await pages("/v1/tasks?limit=1000", "tasks");
+  tell("tasks");
 }
 
 /** Looks at the audit trail now, after something was done. */
@@ -194,7 +203,7 @@ function heard(id, event) {
     model.history.clear();
     return tell("history");
   }
-  model.events.push({ ...event, id, subject: event.role ?? event.node ?? "" });
+  model.events.push({ ...event, id, subject: event.task ?? event.role ?? event.node ?? "" });
   if (model.events.length > EVENTS_KEPT) model.events.splice(0, model.events.length - EVENTS_KEPT);
   if (event.role && event.scope === "cluster") {
     dirty.add(event.role);
@@ -203,6 +212,8 @@ function heard(id, event) {
     setTimeout(() => { model.history.delete(event.role); tell("history"); }, 400);
     setTimeout(() => { model.history.delete(event.role); tell("history"); }, 2500);
   }
+  // The agent reads ledgers once a second at most.
+  if (event.task && model.tasks && !looking) looking = setTimeout(() => lookAtTasks().catch(lost), 1000);
   if (event.event.startsWith("node-")) { loaded = 0; lookSoon(); }
   tell("events");
 }

@@ -3,6 +3,7 @@
 import { by, el, say, pill, bar, lease, clock, span, colour } from "./dom.js";
 import { List } from "./list.js";
 import { model, leaseLeft, pastOf } from "./model.js";
+import { taskList, fill as fillTask } from "./tasks.js";
 import { Window, buttons, steer, axis, lane, legend } from "./timeline.js";
 
 const holder = (view) => document.querySelector(`#${view} .list, #${view} .lanes`);
@@ -109,10 +110,11 @@ const KINDS = {
   leaders: ["leader-changed", "leader-lost", "vacant", "leader-silent", "leader-back", "leader-down"],
   nodes: ["node-joined", "node-left", "node-expelled"],
   operators: ["paused", "resumed"],
+  tasks: ["task-started", "task-ended", "task-passed"],
   "this agent": [],
 };
 const kindOf = (event) => {
-  if (event.scope === "node") return "this agent";
+  if (event.scope === "node" && !event.task) return "this agent";
   return Object.keys(KINDS).find((kind) => KINDS[kind].includes(event.event)) ?? "this agent";
 };
 
@@ -131,6 +133,9 @@ export function sentence(event) {
     case "node-expelled": return "was expelled: it died or fell silent";
     case "elected": return `this node leads, token ${event.token}`;
     case "lost": return `this node leads no more${because}`;
+    case "task-started": return `began for ${clock(Date.parse(event.tick))}, token ${event.token}`;
+    case "task-ended": return `${event.state} after ${span(event.took_ms)}, for ${clock(Date.parse(event.tick))}${event.why ? `: ${event.why}` : ""}`;
+    case "task-passed": return `${event.count} ${event.count > 1 ? "ticks" : "tick"} ${event.state}: ${event.why}`;
     case "state-changed": return `${event.from} → ${event.to}`;
     default: {
       const known = new Set(["event", "at", "scope", "id", "node", "role", "subject", "sequence", "lease_nanos"]);
@@ -138,6 +143,12 @@ export function sentence(event) {
       return `${event.event.replaceAll("-", " ")} ${rest.map(([key, value]) => `${key} ${typeof value === "object" ? JSON.stringify(value) : value}`).join(", ")}`.trim();
     }
   }
+}
+
+/** The ledger of a task: one of them, if every node has its own. */
+function openTask(name) {
+  const task = model.tasks?.find((one) => one.task === name);
+  if (task) open("task", task.id);
 }
 
 function eventList() {
@@ -149,11 +160,11 @@ function eventList() {
       const [when, scope, subject, what] = row.children;
       say(when, clock(Date.parse(event.at), true));
       say(scope, event.scope === "node" ? "this node" : "the store");
-      say(subject, event.role ?? event.node ?? "");
+      say(subject, event.subject);
       say(what, sentence(event));
       row.dataset.kind = event.event;
     },
-    open: (event) => (event.role ? open("role", event.role) : event.node && open("node", event.node)),
+    open: (event) => (event.task ? openTask(event.task) : event.role ? open("role", event.role) : event.node && open("node", event.node)),
     key: (event) => event.id,
     empty: () => (model.events.length ? "No event is like that." : "Nothing has happened since this page was opened."),
   });
@@ -187,28 +198,9 @@ function auditList() {
 
 const deeds = () => model.deeds.filter((deed) => !wanted.text || [deed.by, deed.act, deed.subject, deed.why].some(has));
 
-/** Whatever a task or an alert calls it. */
+/** Whatever an alert calls it. */
 const first = (thing, ...keys) => keys.map((key) => thing[key]).find((value) => value !== undefined && value !== null) ?? "";
 const when = (text) => (Number.isNaN(Date.parse(text)) ? String(text) : clock(Date.parse(text)));
-
-function taskList() {
-  const tick = (run) => (typeof run === "object" ? `${when(first(run, "tick", "at", "started"))} ${first(run, "state", "outcome")}` : String(run));
-  return new List(holder("tasks"), {
-    label: "Tasks",
-    head: [["Task"], ["State"], ["Next"], ["Last ticks"]],
-    make: (row) => { row.dataset.item = "task"; cells(row, el("span", "name"), el("span"), el("span", "num"), el("span", "num faint")); },
-    fill: (row, task) => {
-      const [name, state, next, last] = row.children;
-      say(name, String(first(task, "task", "name")));
-      replacePill(state, String(first(task, "state", "outcome") || "—"));
-      say(next, when(first(task, "next", "next_tick")));
-      const runs = first(task, "ticks", "runs", "last");
-      say(last, (Array.isArray(runs) ? runs : runs ? [runs] : []).slice(-5).map(tick).join(" · "));
-    },
-    key: (task) => String(first(task, "task", "name")),
-    empty: () => "No task is scheduled.",
-  });
-}
 
 function alertList() {
   return new List(holder("alerts"), {
@@ -272,7 +264,7 @@ export function start(opener) {
   open = opener;
   Object.assign(lists, {
     roles: roleList(), nodes: nodeList(), timeline: laneList(), events: eventList(),
-    audit: auditList(), tasks: taskList(), alerts: alertList(),
+    audit: auditList(), tasks: taskList(holder("tasks"), (task) => open("task", task.id)), alerts: alertList(),
   });
   for (const kind of Object.keys(KINDS)) by("event-kinds").append(chip(kind, () => toggleKind(kind)));
 }
@@ -329,7 +321,7 @@ export const choose = (key) => Object.values(lists).forEach((list) => list.choos
 
 /** Lets the bars and durations in sight go on. */
 export function tick() {
-  const fills = { roles: fillRole, nodes: fillNode };
+  const fills = { roles: fillRole, nodes: fillNode, tasks: fillTask };
   for (const [row, item] of lists[shown].seen()) fills[shown]?.(row, item);
   if (shown === "timeline" && lists.timeline.win.end === null) lists.timeline.win.redraw();
 }
