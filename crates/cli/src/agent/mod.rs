@@ -6,6 +6,7 @@
 //!                └──▶ sight (one watch of the store) + events ──▶ http, metrics
 //! ```
 
+pub mod alerts;
 pub mod campaign;
 pub mod client;
 pub mod config;
@@ -89,12 +90,17 @@ pub async fn start(config: &Config) -> Result<Arc<App>, Exit> {
     tokio::spawn(
         async move { looking.sight.keep(&looking.operator, &looking.events, &looking.metrics).await },
     );
+    tokio::spawn(alerts::run(app.clone()));
     Ok(app)
 }
 
 /// Passes on what the node tells.
 async fn hear(app: Arc<App>, mut told: tokio::sync::mpsc::UnboundedReceiver<tenure::Event>) {
     while let Some(event) = told.recv().await {
+        // Roles of Tenure's own are nobody else's business.
+        if event.what.role().is_some_and(tenure::operator::is_internal) {
+            continue;
+        }
         app.metrics.heard(&event);
         app.events.tell_event(&event);
     }
@@ -162,6 +168,9 @@ impl Running<'_> {
         self.manager.tell("RELOADING=1");
         match Config::load(self.common, self.args) {
             Ok(new) => {
+                for notice in &new.notices {
+                    tracing::info!("{notice}");
+                }
                 for stays in self.config.fixed_differences(&new) {
                     tracing::warn!("{stays}");
                 }
@@ -169,6 +178,7 @@ impl Running<'_> {
                     Ok(()) => tracing::info!("the configuration was read again"),
                     Err(error) => tracing::error!(%error, "a role cannot be stood for"),
                 }
+                self.app.desk.configure(new.alerting.clone());
                 self.config = new;
             }
             Err(Exit::Usage(why)) => tracing::error!("the configuration was not read again: {why}"),

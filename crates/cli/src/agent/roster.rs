@@ -254,7 +254,7 @@ impl Place {
 }
 
 /// Leads whenever elected. There is no work here that would have to stop first.
-async fn lead_it(candidate: Candidate) {
+pub(super) async fn lead_it(candidate: Candidate) {
     while let Some(tenure) = candidate.elected().await {
         let _ = tenure.hold(|lead| async move { lead.draining().await }).await;
     }

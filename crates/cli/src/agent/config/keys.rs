@@ -203,6 +203,59 @@ pub const KEYS: &[Key] = &[
         "open streams of one client: an address, a user or a token",
     ),
     key("http.events-kept", Kind::Int(1, 1_000_000), "4096", "events kept for streams that come back"),
+    live(
+        "alerting.defaults",
+        Kind::Bool,
+        "true",
+        "whether the alerts that come with Tenure are evaluated; alerts.md lists them",
+    ),
+    live("alerting.interval", Kind::Span, "5s", "how often conditions are evaluated"),
+    live(
+        "alerting.notify",
+        Kind::List,
+        "every [[notify]]",
+        "whom alerts tell that name nobody, shipped ones included",
+    ),
+    live(
+        "alerting.scrape",
+        Kind::List,
+        "none",
+        "other agents whose metrics count too, such as https://web-2:7654; 100 at most",
+    ),
+    live("alerting.scrape-token", Kind::Text, "none", "a file with the token for them; readable by its owner only"),
+    live("alert[].name", Kind::Name, "required", "an alert; one that has the name of a shipped one takes its place"),
+    live("alert[].condition", Kind::Text, "required", "PromQL; it fires for each series that is left"),
+    live("alert[].for", Kind::Span, "0s", "for how long the condition must hold"),
+    live("alert[].severity", Kind::Choice(&["critical", "warning", "info"]), "warning", "how bad it is"),
+    live(
+        "alert[].notify",
+        Kind::List,
+        "alerting.notify",
+        "who is told: names or kinds of [[notify]], such as pagerduty or slack:#ops",
+    ),
+    live("alert[].cool-down", Kind::Span, "5m", "news of it come no faster than this"),
+    live("alert[].repeat", Kind::Span, "4h", "it is told again this often while nobody acknowledges it; 0s: never"),
+    live("alert[].summary", Kind::Text, "the condition", "what it means, with {label} and {value} in it"),
+    live(
+        "alert[].without-store",
+        Kind::Bool,
+        "false",
+        "whether whoever told people last tells it also while it cannot see the store",
+    ),
+    live("notify[].name", Kind::Name, "required", "one who can be told"),
+    live("notify[].kind", Kind::Choice(&["webhook", "slack", "pagerduty"]), "webhook", "how it wants to be told"),
+    live("notify[].url", Kind::Hidden, "PagerDuty's own", "where; https, or http on this very host; never printed"),
+    live("notify[].url-file", Kind::Text, "none", "a file with the url; readable by its owner only"),
+    live("notify[].url-env", Kind::Text, "none", "a variable of the environment with the url"),
+    live(
+        "notify[].key-file",
+        Kind::Text,
+        "none",
+        "a file with PagerDuty's routing key or a webhook's bearer token; readable by its owner only",
+    ),
+    live("notify[].key-env", Kind::Text, "none", "a variable of the environment with it"),
+    live("notify[].channel", Kind::Text, "the webhook's own", "Slack's channel"),
+    live("notify[].timeout", Kind::Span, "10s", "how long it may take to answer"),
     key(
         "metrics.prefix",
         Kind::Text,
@@ -249,6 +302,13 @@ pub(super) fn names_below(path: &str) -> Vec<&'static str> {
     let mut names: Vec<_> = KEYS.iter().filter_map(first).collect();
     names.dedup();
     names
+}
+
+/// The lists of tables.
+pub(super) fn lists() -> Vec<&'static str> {
+    let mut lists: Vec<_> = KEYS.iter().filter_map(|key| key.path.split_once("[].")).map(|(list, _)| list).collect();
+    lists.dedup();
+    lists
 }
 
 /// Without the numbers in its brackets.

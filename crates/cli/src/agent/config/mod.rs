@@ -3,6 +3,7 @@
 //! [`keys`] is the one table of keys; [`layers`] puts together what was said where; this file turns it into what the
 //! agent runs on, and checks every relation. [`alias`] knows the settings of the designs that people come from.
 
+mod alerts;
 pub mod alias;
 pub mod keys;
 pub mod layers;
@@ -15,6 +16,7 @@ use std::time::Duration;
 
 use tenure::{Name, Settings, Takeover, Timing};
 
+use crate::agent::alerts::rules::Alerting;
 use crate::agent::http::tokens::{Scope, Tokens};
 use crate::args::{AgentArgs, Common};
 use crate::exit::Exit;
@@ -44,6 +46,8 @@ pub struct Config {
     pub http: HttpConfig,
     /// Metrics.
     pub metrics: MetricsConfig,
+    /// Alerts.
+    pub alerting: Alerting,
     /// What was translated from other designs.
     pub notices: Vec<String>,
     /// Every value that was given, by path.
@@ -179,6 +183,9 @@ impl Config {
         let roles = reader.roles(&candidacy);
         let http = reader.http();
         let metrics = reader.metrics();
+        let mut notices = layers.notices;
+        let ttl = timing.as_ref().map_or(Timing::DEFAULT_TTL, |timing| timing.ttl);
+        let alerting = reader.alerting(&metrics.prefix, ttl, &mut notices);
         let store = reader.text("store").unwrap_or_else(|| "sqlite:".to_owned());
         let namespace = reader.name("namespace").unwrap_or_else(|| fixed(tenure::DEFAULT_NAMESPACE));
         match timing {
@@ -193,7 +200,8 @@ impl Config {
                 roles,
                 http,
                 metrics,
-                notices: layers.notices,
+                alerting,
+                notices,
                 given: reader.values,
             }),
             _ => Err(reader.errors),
@@ -210,10 +218,12 @@ impl Config {
         for key in keys::KEYS.iter().filter(|key| !key.path.contains('[')) {
             text.push_str(&self.shown(key.path, key.default));
         }
-        for index in indices(self.given.keys()) {
-            for key in keys::KEYS.iter().filter(|key| key.path.starts_with("role[].")) {
-                let path = key.path.replacen("[]", &format!("[{index}]"), 1);
-                text.push_str(&self.shown(&path, key.default));
+        for list in keys::lists() {
+            for index in indices(self.given.keys(), list) {
+                for key in keys::KEYS.iter().filter(|key| key.path.starts_with(&format!("{list}[]."))) {
+                    let path = key.path.replacen("[]", &format!("[{index}]"), 1);
+                    text.push_str(&self.shown(&path, key.default));
+                }
             }
         }
         text
@@ -266,9 +276,10 @@ fn config_file(args: &AgentArgs) -> Option<PathBuf> {
     args.config.clone().or_else(|| usual.into_iter().find(|path| path.exists()))
 }
 
-/// The numbers of the roles that anything is said of.
-fn indices<'a>(paths: impl Iterator<Item = &'a String>) -> BTreeSet<usize> {
-    paths.filter_map(|path| path.strip_prefix("role[")?.split(']').next()?.parse().ok()).collect()
+/// The numbers of the tables of a list that anything is said of.
+fn indices<'a>(paths: impl Iterator<Item = &'a String>, list: &str) -> BTreeSet<usize> {
+    let number = |path: &'a String| path.strip_prefix(list)?.strip_prefix('[')?.split(']').next()?.parse().ok();
+    paths.filter_map(number).collect()
 }
 
 fn fixed(name: &str) -> Name {
@@ -288,7 +299,7 @@ impl Reader {
 
     fn text(&self, path: &str) -> Option<String> {
         match self.value(path)? {
-            Value::Text(text) | Value::Secret(text) => Some(text.clone()),
+            Value::Text(text) | Value::Secret(text) | Value::Hidden(text) => Some(text.clone()),
             _ => None,
         }
     }
@@ -377,7 +388,7 @@ impl Reader {
 
     fn roles(&mut self, default: &Candidacy) -> Vec<RoleConfig> {
         let mut roles: Vec<RoleConfig> = Vec::new();
-        for index in indices(self.values.keys()) {
+        for index in indices(self.values.keys(), "role") {
             let at = format!("role[{index}]");
             let Some(name) = self.name(&format!("{at}.name")) else {
                 self.errors.push(format!("{at} has no name: every [[role]] needs one"));

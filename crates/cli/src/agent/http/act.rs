@@ -287,7 +287,7 @@ pub async fn undrain(State(app): State<Arc<App>>, Acting(caller): Acting, Subjec
 }
 
 /// Who the client is comes from the connection; for whom it asks, it says itself.
-fn operator(app: &App, caller: &Caller, by: Option<&str>) -> Operator {
+pub(super) fn operator(app: &App, caller: &Caller, by: Option<&str>) -> Operator {
     app.operator.acting_for(match by {
         Some(by) if by != caller.who => format!("{by} (as {})", caller.who),
         _ => caller.who.clone(),
@@ -321,7 +321,7 @@ fn until(at: &str) -> Result<Duration, Problem> {
     Ok(left)
 }
 
-fn plain(done: String) -> Done {
+pub(super) fn plain(done: String) -> Done {
     Done { done, leader: None, token: None, address: None }
 }
 

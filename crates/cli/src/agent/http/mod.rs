@@ -4,6 +4,7 @@
 //! read from the store by name.
 
 pub mod act;
+pub mod alerts;
 pub mod extract;
 pub mod guard;
 pub mod limits;
@@ -24,6 +25,7 @@ use axum::routing::{get, post};
 use tenure::{Node, Operator};
 use utoipa::OpenApi;
 
+use super::alerts::Desk;
 use super::campaign::Campaigns;
 use super::config::Config;
 use super::events::Events;
@@ -51,6 +53,8 @@ pub struct App {
     pub roster: Arc<Roster>,
     /// Clients that lead.
     pub campaigns: Arc<Campaigns>,
+    /// Alerts.
+    pub desk: Arc<Desk>,
     /// Counts.
     pub metrics: Metrics,
     /// Requests.
@@ -68,6 +72,8 @@ impl App {
     pub fn new(config: Config, node: Node, metrics: Metrics, events: Arc<Events>) -> Arc<Self> {
         let roster = Arc::new(Roster::new(node.clone(), &config));
         metrics.attach(&node, &roster);
+        let desk = Arc::new(Desk::new(config.alerting.clone()));
+        metrics.attach_alerts(&desk);
         let by = format!("agent {}", node.name());
         let operator = Operator::new(node.store().clone(), node.namespace().clone(), by);
         let http = &config.http;
@@ -77,6 +83,7 @@ impl App {
             streams: Arc::new(Streams::new(http.streams_per_client, http.streams)),
             campaigns: Arc::default(),
             later: act::Later::default(),
+            desk,
             addresses: Mutex::default(),
             config,
             node,
@@ -134,6 +141,11 @@ impl App {
         act::drain,
         act::undrain,
         act::cancel,
+        alerts::alerts,
+        alerts::acknowledge,
+        alerts::resolve,
+        alerts::silence,
+        alerts::unsilence,
     )
 )]
 pub struct Api;
@@ -170,6 +182,10 @@ pub fn router(app: Arc<App>) -> Router {
         .route("/v1/roles/{role}/pin", post(act::pin).delete(act::unpin))
         .route("/v1/roles/{role}/eligible", post(act::eligible))
         .route("/v1/nodes/{node}/drain", post(act::drain).delete(act::undrain))
+        .route("/v1/alerts", get(alerts::alerts))
+        .route("/v1/alerts/{alert}/acknowledge", post(alerts::acknowledge))
+        .route("/v1/alerts/{alert}/resolve", post(alerts::resolve))
+        .route("/v1/alerts/{alert}/silence", post(alerts::silence).delete(alerts::unsilence))
         .fallback(async || {
             Problem::new(StatusCode::NOT_FOUND, "there is nothing here; /openapi.json lists what there is")
         })

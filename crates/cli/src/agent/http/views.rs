@@ -173,7 +173,8 @@ pub struct DeedView {
     pub at: String,
     /// Who.
     pub by: String,
-    /// What: transfer, step-down, pause, resume, pin, unpin, drain, undrain, eligible, ineligible, scheduled, cancelled.
+    /// What: transfer, step-down, pause, resume, pin, unpin, drain, undrain, eligible, ineligible, scheduled, cancelled, acknowledge,
+    /// resolve, silence, unsilence.
     pub act: String,
     /// To which role or node.
     pub subject: String,
@@ -226,7 +227,7 @@ fn texts(names: &[Name]) -> Vec<String> {
     names.iter().map(ToString::to_string).collect()
 }
 
-fn stamp(wall: Wall) -> String {
+pub(super) fn stamp(wall: Wall) -> String {
     Stamp(wall).to_string()
 }
 
