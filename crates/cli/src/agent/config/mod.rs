@@ -394,6 +394,9 @@ impl Reader {
                 self.errors.push(format!("{at} has no name: every [[role]] needs one"));
                 continue;
             };
+            if tenure::operator::is_internal(&name) {
+                self.fault(&format!("{at}.name"), "names that begin with `tenure.` are the agent's own");
+            }
             if roles.iter().any(|role| role.name == name) {
                 self.fault(
                     &format!("{at}.name"),

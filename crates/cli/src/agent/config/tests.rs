@@ -94,6 +94,22 @@ fn what_is_wrong_is_named_with_its_place_and_the_nearest_known_key() {
         ("[http]\nmax-body = 0", &["1 to"]),
         ("[http]\noperators = [\"ada\"]", &["id -u"]),
         ("[metrics]\nprefix = \"a-b\"", &["metrics.prefix"]),
+        ("[[role]]\nname = \"tenure.alerts\"", &["t.toml:2", "the agent's own"]),
+        ("[[alert]]\nname = \"a\"", &["alert[0] lacks"]),
+        ("[[alert]]\nname = \"a\"\ncondition = \"topk(1, tenure_leading)\"", &["t.toml:3", "topk is not supported"]),
+        ("[[alert]]\nname = \"a\"\ncondition = \"tenure_led == 0\"\nnotify = [\"pager\"]", &["t.toml:4", "no [[notify]]"]),
+        (
+            "[[alert]]\nname = \"a\"\ncondition = \"tenure_led == 0\"\n[[alerts]]\nname = \"b\"\ncondition = \"tenure_led == 0\"",
+            &["write [[alert]] for all"],
+        ),
+        ("[[notify]]\nname = \"a\"", &["url, url-file or url-env"]),
+        ("[[notify]]\nname = \"a\"\nurl = \"http://example.test/\"", &["t.toml:3", "https://"]),
+        ("[[notify]]\nname = \"a\"\nurl = \"https://169.254.169.254/\"", &["link-local"]),
+        ("[[notify]]\nname = \"a\"\nkind = \"pagerduty\"", &["routing key"]),
+        ("[[notify]]\nname = \"a\"\nurl-env = \"NO_SUCH_VARIABLE_HERE\"", &["NO_SUCH_VARIABLE_HERE"]),
+        ("[[notify]]\nname = \"a\"\nurl-file = \"/nowhere\"", &["/nowhere"]),
+        ("[alerting]\ninterval = \"1ms\"", &["100ms"]),
+        ("[alerting]\nscrape = [\"http://example.test\"]", &["this very host"]),
         ("nonsense", &["t.toml:1"]),
         ("leaderTtl = \"30s\"\n[timing]\nttl = \"9s\"", &["twice", "leaderTtl"]),
     ] {
@@ -141,6 +157,60 @@ lock_timeout = "10s"
     let candidacy = &config.roles[0].candidacy;
     assert_eq!((candidacy.eligible, candidacy.takeover_delay), (false, Duration::from_secs(1)));
     assert!(refused("", &[("COORDINATOR_ELECTION_INTERVAL", "5s")]).contains("milliseconds"));
+}
+
+/// FORGE's own two rules, as they stand in its documents.
+#[test]
+fn the_alerts_of_forge_are_understood_and_explained() {
+    let dir = tempfile::tempdir().unwrap();
+    let key = dir.path().join("key");
+    std::fs::write(&key, "hunter2\n").unwrap();
+    let forge = format!(
+        r##"
+[[alerts]]
+name = "no_scheduler_leader"
+condition = "sum(forge_leader_is_leader{{role='scheduler'}}) == 0"
+for = "30s"
+severity = "critical"
+notify = ["pagerduty"]
+[[alerts]]
+name = "frequent_failovers"
+condition = "rate(forge_leader_failovers_total[5m]) > 5"
+severity = "warning"
+notify = ["slack:#ops"]
+[[notify]]
+name = "pagerduty"
+kind = "pagerduty"
+key-file = {key:?}
+[[notify]]
+name = "chat"
+kind = "slack"
+url = "https://hooks.example.test/hunter2"
+"##
+    );
+    use std::os::unix::fs::PermissionsExt;
+    std::fs::set_permissions(&key, std::fs::Permissions::from_mode(0o644)).unwrap();
+    assert!(refused(&forge, &[]).contains("chmod 600"));
+    std::fs::set_permissions(&key, std::fs::Permissions::from_mode(0o600)).unwrap();
+    let config = layered(&forge, &[], &[]).unwrap();
+    let [none, often, shipped @ ..] = &config.alerting.rules[..] else { panic!("{config:?}") };
+    assert_eq!((none.hold, none.severity.as_str()), (Duration::from_secs(30), "critical"));
+    assert_eq!((often.notify[0].target.as_str(), often.notify[0].channel.as_deref()), ("chat", Some("#ops")));
+    assert_eq!(shipped.len(), 8);
+    assert!(shipped.iter().all(|rule| rule.shipped && rule.notify.len() == 2));
+    let notices = config.notices.join("\n");
+    for part in ["[[alerts]] (FORGE) became [[alert]]", "alert frequent_failovers", "1500 in 5m"] {
+        assert!(notices.contains(part), "{part}: {notices}");
+    }
+    assert!(!config.effective().contains("hunter2") && !format!("{:?}", config.alerting).contains("hunter2"));
+    assert!(config.effective().contains("alert[1].notify = [\"slack:#ops\"]  # t.toml:12"), "{}", config.effective());
+
+    let off = layered("[alerting]\ndefaults = false", &[], &[]).unwrap();
+    assert!(off.alerting.rules.is_empty());
+    let own = "[[alert]]\nname = \"no-leader\"\ncondition = \"tenure_led == 0\"\ncool-down = \"1s\"\nrepeat = \"2s\"\nsummary = \"x\"\nwithout-store = true";
+    let own = layered(own, &[], &[]).unwrap().alerting.rules;
+    assert_eq!((own.len(), own[0].shipped, own[0].without_store, own[0].summary.as_str()), (8, false, true, "x"));
+    assert_eq!((own[0].patience.cool_down.as_secs(), own[0].patience.repeat.as_secs()), (1, 2));
 }
 
 #[test]
