@@ -290,7 +290,6 @@ async fn ten_thousand_roles_cost_what_thirty_cost() {
 
     // This agent has neither; with them, their views are there. What they answer is given here.
     browser.hides("tab-tasks").await;
-    browser.hides("tab-alerts").await;
     browser.run(TASKS_AND_ALERTS).await;
     browser.run("location.hash = 'roles'; document.getElementById('search').value = ''").await;
     browser.says("tab-tasks", "1").await;
@@ -381,7 +380,7 @@ async fn on_a_phone_and_with_a_token() {
 
 #[test]
 fn every_item_is_touched_and_every_file_is_served_safely() {
-    let here = include_str!("dashboard.rs");
+    let here = concat!(include_str!("dashboard.rs"), include_str!("alerts_page.rs"));
     for (item, _) in ITEMS {
         assert!(here.contains(&format!("(\"{item}\"")), "no test touches {item}");
     }

@@ -158,7 +158,11 @@ impl Registers {
 }
 
 fn shown(candidacies: &BTreeMap<Name, i32>) -> BTreeMap<Name, i32> {
-    candidacies.iter().filter(|(role, _)| !is_internal(role)).map(|(role, rank)| (role.clone(), *rank)).collect()
+    candidacies
+        .iter()
+        .filter(|(role, _)| !is_internal(role))
+        .map(|(role, rank)| (role.clone(), *rank))
+        .collect()
 }
 
 /// Why a role is as it is, and since when. A leader that died wrote neither: its last beat has to do.

@@ -51,9 +51,7 @@ impl Look<'_> {
             }
             Plan::Each(each, inner, bounds) => map(self.part(inner)?, |value| one(*each, value, bounds)),
             Plan::Negative(inner) => map(self.part(inner)?, |value| -value),
-            Plan::Gather(how, inner, by) => {
-                Part::Series(gather(*how, self.series(inner)?, by, self.strict))
-            }
+            Plan::Gather(how, inner, by) => Part::Series(gather(*how, self.series(inner)?, by, self.strict)),
             Plan::Two(two) => self.two(two)?,
             Plan::Absent(inner, labels) => {
                 let found = Self { strict: true, ..self }.series(inner)?;
@@ -174,7 +172,9 @@ fn pairs(two: &Two, left: Series, right: Series) -> Result<Series, String> {
 }
 
 fn several(side: &str) -> String {
-    format!("several series on the {side} belong to one on the other side; name the labels with on(…) or gather them")
+    format!(
+        "several series on the {side} belong to one on the other side; name the labels with on(…) or gather them"
+    )
 }
 
 fn calculate(op: Op, left: f64, right: f64) -> f64 {
@@ -272,7 +272,11 @@ fn extrapolated(samples: &[Sample], from: f64, to: f64, counter: bool) -> Option
     let [first, .., last] = samples else { return None };
     let mut rose = last.value - first.value;
     if counter {
-        rose += samples.windows(2).filter(|pair| pair[1].value < pair[0].value).map(|pair| pair[0].value).sum::<f64>();
+        rose += samples
+            .windows(2)
+            .filter(|pair| pair[1].value < pair[0].value)
+            .map(|pair| pair[0].value)
+            .sum::<f64>();
     }
     let sampled = last.at - first.at;
     if sampled <= 0.0 {

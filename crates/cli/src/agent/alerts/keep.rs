@@ -12,8 +12,16 @@ pub type Labels = BTreeMap<String, String>;
 
 /// Series that only conditions know, from what the store tells: name, labels, meaning.
 pub const TOLD: &[(&str, &str, &str)] = &[
-    ("led", "role", "1 if the role has a leader that beats, 0 if it has none; not told of a role that an operator paused"),
-    ("silence_ratio", "node", "how much of a node's ttl has passed since its last beat; at 1 its lease is over"),
+    (
+        "led",
+        "role",
+        "1 if the role has a leader that beats, 0 if it has none; not told of a role that an operator paused",
+    ),
+    (
+        "silence_ratio",
+        "node",
+        "how much of a node's ttl has passed since its last beat; at 1 its lease is over",
+    ),
     ("ledger_missed_total", "task", "ticks of a task that were missed and not caught up, as its ledger says"),
     ("is_leader", "role, node", "the same of other nodes: 1 for who leads by the store, 0 for who stands"),
     ("elections_total", "role, node", "the same of other nodes, as far as this agent has seen them"),

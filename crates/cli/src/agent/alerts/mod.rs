@@ -130,8 +130,7 @@ impl Desk {
     /// A desk with these rules; nothing has been evaluated yet.
     #[must_use]
     pub fn new(alerting: Alerting) -> Self {
-        let desk =
-            Self { state: Mutex::default(), began: Instant::now(), telling: tell::Telling::default() };
+        let desk = Self { state: Mutex::default(), began: Instant::now(), telling: tell::Telling::default() };
         desk.configure(alerting);
         desk
     }
@@ -234,7 +233,9 @@ impl Desk {
         let firing = activity.instances(rule, |labels| known.contains(labels));
         let young = self.age() < rule.range() + 3 * self.state().alerting.interval;
         match &record.episode {
-            Some(episode) if firing.is_empty() && (young || activity.error.is_some()) => episode.instances.clone(),
+            Some(episode) if firing.is_empty() && (young || activity.error.is_some()) => {
+                episode.instances.clone()
+            }
             _ => firing,
         }
     }

@@ -244,7 +244,9 @@ pub fn check_url(text: &str) -> Result<Url, String> {
     match literal {
         Ok(address) => check_address(address, here)?,
         Err(_) if here && host != "localhost" => {
-            return Err("http:// is for this very host (localhost, 127.0.0.1); elsewhere use https://".to_owned());
+            return Err(
+                "http:// is for this very host (localhost, 127.0.0.1); elsewhere use https://".to_owned()
+            );
         }
         Err(_) => {}
     }
@@ -336,7 +338,8 @@ mod tests {
 
     fn message() -> Message {
         let labels = [("role".to_owned(), "<a>".to_owned())].into();
-        let line = Line { labels, value: Some(0.0), since: String::new(), summary: "nobody leads <a>".to_owned() };
+        let line =
+            Line { labels, value: Some(0.0), since: String::new(), summary: "nobody leads <a>".to_owned() };
         Message {
             version: 1,
             status: "firing",

@@ -295,7 +295,8 @@ impl Reader<'_> {
 
     fn metric(&mut self, name: &str) -> Result<String, String> {
         if let Some(bare) = bare(name, &self.prefixes).filter(|bare| is_known(bare)) {
-            if let (Some(_), false) = (name.strip_prefix("forge_leader_"), self.prefixes[0] == "forge_leader") {
+            if let (Some(_), false) = (name.strip_prefix("forge_leader_"), self.prefixes[0] == "forge_leader")
+            {
                 self.notices.push(format!("{name} (FORGE) is {}_{bare} here", self.prefixes[0]));
             }
             return Ok(bare.to_owned());

@@ -136,7 +136,8 @@ impl Record {
         };
         let episode = self.episode.get_or_insert_with(fresh);
         episode.see(firing);
-        let (quiet, waited) = (self.silence.is_some() || episode.resolved.is_some(), since(self.news_at, now));
+        let (quiet, waited) =
+            (self.silence.is_some() || episode.resolved.is_some(), since(self.news_at, now));
         if !quiet && waited >= patience.cool_down && episode.has_news(patience, waited) {
             episode.news += 1;
             episode.covered = episode.keys();
@@ -172,14 +173,23 @@ impl Record {
 
     /// Notes what became of telling a target something.
     pub fn note(&mut self, target: &str, news: &News, outcome: Result<(), Failure>, now: Wall) {
-        let same = |told: &Told| (told.episode, told.news, told.firing) == (news.episode, news.news, news.firing);
+        let same =
+            |told: &Told| (told.episode, told.news, told.firing) == (news.episode, news.news, news.firing);
         let attempts = self.told.get(target).filter(|told| same(told)).map_or(0, |told| told.attempts) + 1;
         let (error, hopeless) = match outcome {
             Ok(()) => (None, false),
             Err(failure) => (Some(failure.why), failure.hopeless),
         };
         let given_up = error.is_some() && (hopeless || attempts >= ATTEMPTS);
-        let told = Told { episode: news.episode, news: news.news, firing: news.firing, at: now, attempts, error, given_up };
+        let told = Told {
+            episode: news.episode,
+            news: news.news,
+            firing: news.firing,
+            at: now,
+            attempts,
+            error,
+            given_up,
+        };
         self.told.insert(target.to_owned(), told);
     }
 }
@@ -199,7 +209,8 @@ pub struct Failure {
 /// How long to wait after so many attempts.
 #[must_use]
 pub fn pause(attempts: u32) -> Duration {
-    Duration::from_secs(300).min(Duration::from_secs(1) * 2_u32.saturating_pow(attempts.saturating_sub(1).min(9)))
+    Duration::from_secs(300)
+        .min(Duration::from_secs(1) * 2_u32.saturating_pow(attempts.saturating_sub(1).min(9)))
 }
 
 impl Told {

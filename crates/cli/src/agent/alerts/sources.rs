@@ -7,8 +7,8 @@ use tenure::Name;
 use tenure::operator::{NodeState, RoleState};
 
 use super::keep::{Found, Labels, read_exposition};
-use super::rules::Alerting;
 use super::notify;
+use super::rules::Alerting;
 use crate::agent::http::App;
 use crate::agent::metrics::Form;
 use crate::agent::sight::Seen;
@@ -88,13 +88,17 @@ fn told(seen: &Seen, app: &App, speaks: &[String]) -> Vec<Found> {
         }
     }
     let age = seen.at.map_or(Duration::ZERO, |at| at.elapsed()).as_secs_f64();
-    for node in seen.snapshot.nodes.iter().filter(|node| matches!(node.state, NodeState::Live | NodeState::Silent)) {
+    for node in
+        seen.snapshot.nodes.iter().filter(|node| matches!(node.state, NodeState::Live | NodeState::Silent))
+    {
         if let (Some(ago), Some(ttl @ 1..)) = (node.last_beat_ms_ago, node.ttl_ms) {
             let ratio = (ago as f64 / 1000.0 + age) / (ttl as f64 / 1000.0);
             all.push(found("silence_ratio", labels([("node", node.node.as_str())]), ratio));
         }
     }
-    for (role, node, elections, failovers) in app.metrics.others().into_iter().filter(|(_, node, ..)| silent(node)) {
+    for (role, node, elections, failovers) in
+        app.metrics.others().into_iter().filter(|(_, node, ..)| silent(node))
+    {
         let labels = labels([("role", role.as_str()), ("node", node.as_str())]);
         all.push(found("elections_total", labels.clone(), elections as f64));
         all.push(found("failovers_total", labels, failovers as f64));

@@ -121,7 +121,9 @@ impl Telling {
         let sinks: Vec<String> = rule.notify.iter().map(|sink| sink.text.clone()).collect();
         for (text, news) in record.due(&sinks) {
             let Some(sink) = rule.notify.iter().find(|sink| sink.text == text) else { continue };
-            let Some(target) = alerting.targets.iter().find(|target| target.name == sink.target) else { continue };
+            let Some(target) = alerting.targets.iter().find(|target| target.name == sink.target) else {
+                continue;
+            };
             let errand = Errand {
                 alert: rule.name.clone(),
                 sink: text.clone(),

@@ -30,7 +30,13 @@ impl Reader {
             let ours: Vec<Rule> = ours.into_iter().filter(free).collect();
             rules.extend(ours);
         }
-        Alerting { interval, scrape: self.scraped(), scrape_token: self.secret_file("alerting.scrape-token"), rules, targets }
+        Alerting {
+            interval,
+            scrape: self.scraped(),
+            scrape_token: self.secret_file("alerting.scrape-token"),
+            rules,
+            targets,
+        }
     }
 
     fn scraped(&mut self) -> Vec<String> {
@@ -72,7 +78,8 @@ impl Reader {
                 }
             };
             let origin = self.values[&path("condition")].origin.clone();
-            notices.extend(condition.notices.iter().map(|notice| format!("{origin}: alert {name}: {notice}")));
+            notices
+                .extend(condition.notices.iter().map(|notice| format!("{origin}: alert {name}: {notice}")));
             let texts = self.list(&path("notify"));
             let notify = match self.value(&path("notify")) {
                 Some(_) => self.sinks(&path("notify"), &texts, targets),
@@ -158,7 +165,8 @@ impl Reader {
 
     /// What is given here, in a file, or in the environment; one of them.
     fn secret(&mut self, at: &str, what: &str) -> Option<Hidden> {
-        let (here, file, env) = (format!("{at}.{what}"), format!("{at}.{what}-file"), format!("{at}.{what}-env"));
+        let (here, file, env) =
+            (format!("{at}.{what}"), format!("{at}.{what}-file"), format!("{at}.{what}-env"));
         let given = [&here, &file, &env].into_iter().filter(|path| self.value(path).is_some()).count();
         if given > 1 {
             self.fault(&file, &format!("{what} is given twice; keep one"));

@@ -222,8 +222,18 @@ pub const KEYS: &[Key] = &[
         "none",
         "other agents whose metrics count too, such as https://web-2:7654; 100 at most",
     ),
-    live("alerting.scrape-token", Kind::Text, "none", "a file with the token for them; readable by its owner only"),
-    live("alert[].name", Kind::Name, "required", "an alert; one that has the name of a shipped one takes its place"),
+    live(
+        "alerting.scrape-token",
+        Kind::Text,
+        "none",
+        "a file with the token for them; readable by its owner only",
+    ),
+    live(
+        "alert[].name",
+        Kind::Name,
+        "required",
+        "an alert; one that has the name of a shipped one takes its place",
+    ),
     live("alert[].condition", Kind::Text, "required", "PromQL; it fires for each series that is left"),
     live("alert[].for", Kind::Span, "0s", "for how long the condition must hold"),
     live("alert[].severity", Kind::Choice(&["critical", "warning", "info"]), "warning", "how bad it is"),
@@ -234,7 +244,12 @@ pub const KEYS: &[Key] = &[
         "who is told: names or kinds of [[notify]], such as pagerduty or slack:#ops",
     ),
     live("alert[].cool-down", Kind::Span, "5m", "news of it come no faster than this"),
-    live("alert[].repeat", Kind::Span, "4h", "it is told again this often while nobody acknowledges it; 0s: never"),
+    live(
+        "alert[].repeat",
+        Kind::Span,
+        "4h",
+        "it is told again this often while nobody acknowledges it; 0s: never",
+    ),
     live("alert[].summary", Kind::Text, "the condition", "what it means, with {label} and {value} in it"),
     live(
         "alert[].without-store",
@@ -243,8 +258,18 @@ pub const KEYS: &[Key] = &[
         "whether whoever told people last tells it also while it cannot see the store",
     ),
     live("notify[].name", Kind::Name, "required", "one who can be told"),
-    live("notify[].kind", Kind::Choice(&["webhook", "slack", "pagerduty"]), "webhook", "how it wants to be told"),
-    live("notify[].url", Kind::Hidden, "PagerDuty's own", "where; https, or http on this very host; never printed"),
+    live(
+        "notify[].kind",
+        Kind::Choice(&["webhook", "slack", "pagerduty"]),
+        "webhook",
+        "how it wants to be told",
+    ),
+    live(
+        "notify[].url",
+        Kind::Hidden,
+        "PagerDuty's own",
+        "where; https, or http on this very host; never printed",
+    ),
     live("notify[].url-file", Kind::Text, "none", "a file with the url; readable by its owner only"),
     live("notify[].url-env", Kind::Text, "none", "a variable of the environment with the url"),
     live(
@@ -306,7 +331,8 @@ pub(super) fn names_below(path: &str) -> Vec<&'static str> {
 
 /// The lists of tables.
 pub(super) fn lists() -> Vec<&'static str> {
-    let mut lists: Vec<_> = KEYS.iter().filter_map(|key| key.path.split_once("[].")).map(|(list, _)| list).collect();
+    let mut lists: Vec<_> =
+        KEYS.iter().filter_map(|key| key.path.split_once("[].")).map(|(list, _)| list).collect();
     lists.dedup();
     lists
 }

@@ -179,7 +179,8 @@ impl Walk<'_> {
     /// FORGE's word for the list of alerts.
     fn alerts<'i>(&mut self, line: usize, items: impl Iterator<Item = &'i Spanned<DeValue<'i>>>) {
         if self.layers.values.keys().any(|path| path.starts_with("alert[")) {
-            return self.error(line, format_args!("there are [[alert]] and [[alerts]]: write [[alert]] for all"));
+            return self
+                .error(line, format_args!("there are [[alert]] and [[alerts]]: write [[alert]] for all"));
         }
         let origin = Origin::File(self.file.to_owned(), line);
         self.layers.notices.push(format!("{origin}: [[alerts]] (FORGE) became [[alert]]"));

@@ -278,7 +278,8 @@ fn config_file(args: &AgentArgs) -> Option<PathBuf> {
 
 /// The numbers of the tables of a list that anything is said of.
 fn indices<'a>(paths: impl Iterator<Item = &'a String>, list: &str) -> BTreeSet<usize> {
-    let number = |path: &'a String| path.strip_prefix(list)?.strip_prefix('[')?.split(']').next()?.parse().ok();
+    let number =
+        |path: &'a String| path.strip_prefix(list)?.strip_prefix('[')?.split(']').next()?.parse().ok();
     paths.filter_map(number).collect()
 }
 

@@ -96,8 +96,14 @@ fn what_is_wrong_is_named_with_its_place_and_the_nearest_known_key() {
         ("[metrics]\nprefix = \"a-b\"", &["metrics.prefix"]),
         ("[[role]]\nname = \"tenure.alerts\"", &["t.toml:2", "the agent's own"]),
         ("[[alert]]\nname = \"a\"", &["alert[0] lacks"]),
-        ("[[alert]]\nname = \"a\"\ncondition = \"topk(1, tenure_leading)\"", &["t.toml:3", "topk is not supported"]),
-        ("[[alert]]\nname = \"a\"\ncondition = \"tenure_led == 0\"\nnotify = [\"pager\"]", &["t.toml:4", "no [[notify]]"]),
+        (
+            "[[alert]]\nname = \"a\"\ncondition = \"topk(1, tenure_leading)\"",
+            &["t.toml:3", "topk is not supported"],
+        ),
+        (
+            "[[alert]]\nname = \"a\"\ncondition = \"tenure_led == 0\"\nnotify = [\"pager\"]",
+            &["t.toml:4", "no [[notify]]"],
+        ),
         (
             "[[alert]]\nname = \"a\"\ncondition = \"tenure_led == 0\"\n[[alerts]]\nname = \"b\"\ncondition = \"tenure_led == 0\"",
             &["write [[alert]] for all"],
@@ -203,13 +209,20 @@ url = "https://hooks.example.test/hunter2"
         assert!(notices.contains(part), "{part}: {notices}");
     }
     assert!(!config.effective().contains("hunter2") && !format!("{:?}", config.alerting).contains("hunter2"));
-    assert!(config.effective().contains("alert[1].notify = [\"slack:#ops\"]  # t.toml:12"), "{}", config.effective());
+    assert!(
+        config.effective().contains("alert[1].notify = [\"slack:#ops\"]  # t.toml:12"),
+        "{}",
+        config.effective()
+    );
 
     let off = layered("[alerting]\ndefaults = false", &[], &[]).unwrap();
     assert!(off.alerting.rules.is_empty());
     let own = "[[alert]]\nname = \"no-leader\"\ncondition = \"tenure_led == 0\"\ncool-down = \"1s\"\nrepeat = \"2s\"\nsummary = \"x\"\nwithout-store = true";
     let own = layered(own, &[], &[]).unwrap().alerting.rules;
-    assert_eq!((own.len(), own[0].shipped, own[0].without_store, own[0].summary.as_str()), (8, false, true, "x"));
+    assert_eq!(
+        (own.len(), own[0].shipped, own[0].without_store, own[0].summary.as_str()),
+        (8, false, true, "x")
+    );
     assert_eq!((own[0].patience.cool_down.as_secs(), own[0].patience.repeat.as_secs()), (1, 2));
 }
 

@@ -184,7 +184,8 @@ pub async fn silence(
     Body(ask): Body<SilenceAsk>,
 ) -> Answer {
     const LONGEST: Duration = Duration::from_secs(31 * 24 * 60 * 60);
-    let wrong = || Problem::field("for", format!("{:?} is not a time such as 30m or 2h, 31 days at most", ask.span));
+    let wrong =
+        || Problem::field("for", format!("{:?} is not a time such as 30m or 2h, 31 days at most", ask.span));
     let span = humantime::parse_duration(&ask.span).ok().filter(|span| !span.is_zero() && *span <= LONGEST);
     let span = span.ok_or_else(wrong)?;
     known(&app, &alert)?;
@@ -194,10 +195,11 @@ pub async fn silence(
     let until = Wall(now.0.saturating_add(u64::try_from(span.as_micros()).unwrap_or(u64::MAX)));
     let order = Order { by: operator.name().to_owned(), why: ask.why, at: now };
     let silence = Silence { until, order };
-    operator.change_alert(&alert, |kept: Option<Record>| {
-        Some(Record { silence: Some(silence.clone()), ..kept.unwrap_or_default() })
-    })
-    .await?;
+    operator
+        .change_alert(&alert, |kept: Option<Record>| {
+            Some(Record { silence: Some(silence.clone()), ..kept.unwrap_or_default() })
+        })
+        .await?;
     Ok(Json(plain(format!("{alert} is silenced until {}", stamp(until)))))
 }
 
@@ -206,7 +208,11 @@ pub async fn silence(
     delete, path = "/v1/alerts/{alert}/silence", params(("alert" = String, Path, description = "The alert")),
     responses((status = 200, body = Done), (status = 404, body = Problem))
 )]
-pub async fn unsilence(State(app): State<Arc<App>>, Acting(caller): Acting, Subject(alert): Subject) -> Answer {
+pub async fn unsilence(
+    State(app): State<Arc<App>>,
+    Acting(caller): Acting,
+    Subject(alert): Subject,
+) -> Answer {
     known(&app, &alert)?;
     let operator = operator(&app, &caller, None);
     operator.note(Act::Unsilence, &alert, None, "").await?;

@@ -82,7 +82,11 @@ pub const METRICS: &[(&str, &str, &str)] = &[
     ),
     ("events_total", "counter", "events of this node, by kind"),
     ("alerts", "gauge", "1 for each alert with its severity and its state, as this agent evaluates it"),
-    ("alert_deliveries_total", "counter", "how often this agent told a target of alerts, and how often it could not"),
+    (
+        "alert_deliveries_total",
+        "counter",
+        "how often this agent told a target of alerts, and how often it could not",
+    ),
     ("log_lines_dropped_total", "counter", "log lines that nobody read in time"),
     ("build_info", "gauge", "1, with the version, the node and the namespace"),
 ];

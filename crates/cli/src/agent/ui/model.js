@@ -194,7 +194,7 @@ function heard(id, event) {
     model.history.clear();
     return tell("history");
   }
-  model.events.push({ ...event, id, subject: event.role ?? event.node ?? "" });
+  model.events.push({ ...event, id, subject: event.role ?? event.alert ?? event.node ?? "" });
   if (model.events.length > EVENTS_KEPT) model.events.splice(0, model.events.length - EVENTS_KEPT);
   if (event.role && event.scope === "cluster") {
     dirty.add(event.role);
@@ -203,6 +203,7 @@ function heard(id, event) {
     setTimeout(() => { model.history.delete(event.role); tell("history"); }, 400);
     setTimeout(() => { model.history.delete(event.role); tell("history"); }, 2500);
   }
+  if (event.event.startsWith("alert-")) lookAtTheRest().catch(lost);
   if (event.event.startsWith("node-")) { loaded = 0; lookSoon(); }
   tell("events");
 }

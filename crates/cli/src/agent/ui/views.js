@@ -109,10 +109,11 @@ const KINDS = {
   leaders: ["leader-changed", "leader-lost", "vacant", "leader-silent", "leader-back", "leader-down"],
   nodes: ["node-joined", "node-left", "node-expelled"],
   operators: ["paused", "resumed"],
+  alerts: ["alert-firing", "alert-over", "alert-told", "alert-untold"],
   "this agent": [],
 };
 const kindOf = (event) => {
-  if (event.scope === "node") return "this agent";
+  if (event.scope === "node" && !event.alert) return "this agent";
   return Object.keys(KINDS).find((kind) => KINDS[kind].includes(event.event)) ?? "this agent";
 };
 
@@ -131,6 +132,10 @@ export function sentence(event) {
     case "node-expelled": return "was expelled: it died or fell silent";
     case "elected": return `this node leads, token ${event.token}`;
     case "lost": return `this node leads no more${because}`;
+    case "alert-firing": return `fires: ${event.summary}`;
+    case "alert-over": return "is over";
+    case "alert-told": return `${event.target} was told: ${event.status}`;
+    case "alert-untold": return `${event.target} could not be told: ${event.error}`;
     case "state-changed": return `${event.from} → ${event.to}`;
     default: {
       const known = new Set(["event", "at", "scope", "id", "node", "role", "subject", "sequence", "lease_nanos"]);
@@ -149,11 +154,11 @@ function eventList() {
       const [when, scope, subject, what] = row.children;
       say(when, clock(Date.parse(event.at), true));
       say(scope, event.scope === "node" ? "this node" : "the store");
-      say(subject, event.role ?? event.node ?? "");
+      say(subject, event.subject);
       say(what, sentence(event));
       row.dataset.kind = event.event;
     },
-    open: (event) => (event.role ? open("role", event.role) : event.node && open("node", event.node)),
+    open: (event) => (event.role ? open("role", event.role) : event.alert ? open("alert", event.alert) : event.node && open("node", event.node)),
     key: (event) => event.id,
     empty: () => (model.events.length ? "No event is like that." : "Nothing has happened since this page was opened."),
   });
@@ -213,22 +218,32 @@ function taskList() {
 function alertList() {
   return new List(holder("alerts"), {
     label: "Alerts",
-    head: [["Alert"], ["State"], ["Severity"], ["Since"], ["Condition"]],
-    make: (row) => { row.dataset.item = "alert"; cells(row, el("span", "name"), el("span"), el("span"), el("span", "num"), el("span", "faint")); },
+    head: [["Alert"], ["State"], ["Severity"], ["Since"], ["What it means"]],
+    make: (row) => { row.dataset.item = "alert"; cells(row, el("span", "name"), el("span"), el("span"), el("span", "num"), el("span")); },
     fill: (row, alert) => {
       const [name, state, severity, from, condition] = row.children;
       say(name, String(first(alert, "alert", "name")));
       replacePill(state, String(first(alert, "state") || "—"));
-      say(severity, String(first(alert, "severity")));
+      if (severity.textContent !== alert.severity) severity.replaceChildren(pill(alert.severity));
       say(from, when(first(alert, "since", "fired_at", "at")));
-      say(condition, String(first(alert, "summary", "condition", "why")));
+      const more = (alert.total ?? 0) > 1 ? ` (and ${alert.total - 1} more)` : "";
+      const quiet = ["inactive", "pending"].includes(alert.state);
+      say(condition, quiet ? alert.condition : `${alert.summary ?? alert.condition}${more}`);
+      condition.classList.toggle("faint", quiet);
     },
-    key: (alert) => String(first(alert, "alert", "name")),
-    empty: () => "No alert is configured.",
+    open: (alert) => open("alert", alert.alert),
+    key: (alert) => `alert/${alert.alert}`,
+    empty: () => (model.alerts?.length ? "No alert is like that." : "No alert is configured."),
   });
 }
 
 const named = (things) => (things ?? []).filter((thing) => !wanted.text || has(JSON.stringify(thing)));
+
+/** Those that fire first. */
+function alerts() {
+  const rank = (alert) => ["firing", "acknowledged", "silenced", "resolved", "pending", "inactive"].indexOf(alert.state);
+  return named(model.alerts).toSorted((a, b) => rank(a) - rank(b) || a.alert.localeCompare(b.alert));
+}
 
 /** The lanes of all roles under one axis. */
 function laneList() {
@@ -305,7 +320,7 @@ function stateChips() {
   }));
 }
 
-const ITEMS = { roles, nodes, timeline: roles, events, audit: deeds, tasks: () => named(model.tasks), alerts: () => named(model.alerts) };
+const ITEMS = { roles, nodes, timeline: roles, events, audit: deeds, tasks: () => named(model.tasks), alerts };
 
 /** Shows a view again, if it is in sight. */
 export function draw(view) {

@@ -44,7 +44,8 @@ fn one(text: &str, rounds: &[Vec<Found>]) -> f64 {
 }
 
 fn cluster() -> Vec<Vec<Found>> {
-    let leads = |role: &str, node: &str, value: f64| found("is_leader", &[("role", role), ("node", node)], value);
+    let leads =
+        |role: &str, node: &str, value: f64| found("is_leader", &[("role", role), ("node", node)], value);
     vec![vec![
         leads("x", "a", 1.0),
         leads("x", "b", 0.0),
@@ -67,7 +68,10 @@ fn what_is_there_now_is_selected_gathered_compared_and_joined() {
         ("tenure_is_leader{role!~'x|z'} == 0", vec![]),
         ("sum by (role) (tenure_is_leader) > 1", vec![("role=y", 2.0)]),
         ("sum without (node) (tenure_is_leader) == 0", vec![("role=z", 0.0)]),
-        ("max by (role) (tenure_is_leader) == bool 0", vec![("role=x", 0.0), ("role=y", 0.0), ("role=z", 1.0)]),
+        (
+            "max by (role) (tenure_is_leader) == bool 0",
+            vec![("role=x", 0.0), ("role=y", 0.0), ("role=z", 1.0)],
+        ),
         ("count(tenure_is_leader)", vec![("", 6.0)]),
         ("count(tenure_is_leader == 1)", vec![("", 3.0)]),
         ("avg by (role) (tenure_is_leader) < 1 > 0", vec![("role=x", 0.5)]),
@@ -82,7 +86,10 @@ fn what_is_there_now_is_selected_gathered_compared_and_joined() {
         ("tenure_leading and tenure_in_doubt == 1", vec![("node=a", 2.0)]),
         ("tenure_leading unless tenure_in_doubt == 1", vec![("node=b", 8.0)]),
         ("tenure_in_doubt == 1 or tenure_leading > 5", vec![("node=a", 1.0), ("node=b", 8.0)]),
-        ("tenure_is_leader == 1 and on (node) tenure_in_doubt == 1", vec![("node=a,role=x", 1.0), ("node=a,role=y", 1.0)]),
+        (
+            "tenure_is_leader == 1 and on (node) tenure_in_doubt == 1",
+            vec![("node=a,role=x", 1.0), ("node=a,role=y", 1.0)],
+        ),
         ("tenure_in_doubt == 0 unless ignoring (node) tenure_leading > 100", vec![("node=b", 0.0)]),
         ("clamp_max(tenure_leading, 5)", vec![("node=a", 2.0), ("node=b", 5.0)]),
         ("clamp(tenure_leading, 3, 5)", vec![("node=a", 3.0), ("node=b", 5.0)]),
@@ -99,8 +106,10 @@ fn what_is_there_now_is_selected_gathered_compared_and_joined() {
         let plain = |labels: &Labels| {
             labels.iter().map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>().join(",")
         };
-        let series: Vec<(String, f64)> = series.iter().map(|(labels, value)| (plain(labels), *value)).collect();
-        let expected: Vec<(String, f64)> = expected.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
+        let series: Vec<(String, f64)> =
+            series.iter().map(|(labels, value)| (plain(labels), *value)).collect();
+        let expected: Vec<(String, f64)> =
+            expected.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
         assert_eq!(series, expected, "{text}");
     }
 }
