@@ -98,6 +98,8 @@ pub enum Verb {
     Drain(DrainArgs),
     /// Make an agent's node claim a role, or only follow
     Eligible(EligibleArgs),
+    /// Show alerts; acknowledge, resolve or silence one
+    Alerts(AlertsArgs),
     /// Show what operators did, and why
     Audit,
     /// Check settings, and print the bounds that follow from them
@@ -388,6 +390,48 @@ pub struct PinArgs {
     /// Why; kept on record
     #[arg(long, default_value = "", hide_default_value = true, value_name = "TEXT")]
     pub why: String,
+}
+
+/// `tenure alerts`
+#[derive(Debug, Clone, Args)]
+pub struct AlertsArgs {
+    /// What to do about one; without it they are listed
+    #[command(subcommand)]
+    pub verb: Option<AlertsVerb>,
+}
+
+/// What to do about an alert.
+#[derive(Debug, Clone, Subcommand)]
+pub enum AlertsVerb {
+    /// Somebody looks after it: it is not told again while it goes on
+    Acknowledge(AlertArgs),
+    /// It is over: those who were told hear that
+    Resolve(AlertArgs),
+    /// Let nobody be told of it for a while
+    Silence(SilenceArgs),
+    /// Let people be told of it again
+    Unsilence(AlertArgs),
+}
+
+/// An alert.
+#[derive(Debug, Clone, Args)]
+pub struct AlertArgs {
+    /// The alert
+    pub alert: Name,
+    /// Why; kept on record
+    #[arg(long, default_value = "", hide_default_value = true, value_name = "TEXT")]
+    pub why: String,
+}
+
+/// `tenure alerts silence`
+#[derive(Debug, Clone, Args)]
+pub struct SilenceArgs {
+    #[command(flatten)]
+    /// Which, and why.
+    pub alert: AlertArgs,
+    /// For how long
+    #[arg(long = "for", value_parser = duration, value_name = "TIME", default_value = "1h")]
+    pub span: Duration,
 }
 
 /// `tenure drain`

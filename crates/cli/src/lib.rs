@@ -62,6 +62,7 @@ async fn dispatch(cli: Cli) -> Result<Exit, Exit> {
         Verb::Pin(args) => verbs::ask::pin(&common, &args).await,
         Verb::Drain(args) => verbs::ask::drain(&common, &args).await,
         Verb::Eligible(args) => verbs::ask::eligible(&common, &args).await,
+        Verb::Alerts(args) => verbs::alerts::main(&common, &args).await,
         Verb::Audit => verbs::audit::main(&common).await,
         Verb::Check(args) => verbs::check::main(&common, &args),
         Verb::Doctor => verbs::doctor::main(&common).await,

@@ -27,11 +27,13 @@ pub enum Kind {
     History,
     /// What operators did.
     Audit,
+    /// An alert: since when, who was told, who knows.
+    Alert,
 }
 
 impl Kind {
     /// Every kind.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Cluster,
         Self::Session,
         Self::Node,
@@ -41,6 +43,7 @@ impl Kind {
         Self::Task,
         Self::History,
         Self::Audit,
+        Self::Alert,
     ];
 
     /// Its name in keys, as stores keep it.
@@ -56,6 +59,7 @@ impl Kind {
             Self::Task => "task",
             Self::History => "history",
             Self::Audit => "audit",
+            Self::Alert => "alert",
         }
     }
 }

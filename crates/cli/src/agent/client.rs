@@ -91,6 +91,26 @@ impl Agent {
         self.ask(Method::GET, path, None).await
     }
 
+    /// Every alert, as the agent evaluates it.
+    ///
+    /// # Errors
+    /// If it does not answer.
+    pub async fn alerts(&self) -> Result<super::http::alerts::AlertsView, Exit> {
+        self.get("/v1/alerts").await
+    }
+
+    /// Does something about an alert.
+    ///
+    /// # Errors
+    /// If it refuses.
+    pub async fn alert(&self, alert: &Name, deed: &str, body: Value) -> Result<Done, Exit> {
+        let path = format!("/v1/alerts/{alert}/{deed}");
+        match deed {
+            "unsilence" => self.ask(Method::DELETE, &format!("/v1/alerts/{alert}/silence"), None).await,
+            _ => self.act(&path, body).await,
+        }
+    }
+
     async fn act(&self, path: &str, mut body: Value) -> Result<Done, Exit> {
         body["by"] = crate::verbs::whoami().into();
         self.ask(Method::POST, path, Some(body)).await

@@ -12,6 +12,7 @@ use tenure::operator::Change;
 use tenure::{Event, Name, Token};
 use tokio::sync::watch;
 
+use super::alerts::Happened;
 use crate::output::time::Stamp;
 
 /// Every kind of event on the stream, and what it says. `cluster`: as any agent sees the whole; `node`: of this agent's
@@ -49,6 +50,10 @@ pub const EVENTS: &[(&str, &str)] = &[
     ("task-started", "node: a scheduled run began, and its tick is in the ledger"),
     ("task-ended", "node: a scheduled run ended; how, and how long it took"),
     ("task-passed", "node: ticks were missed or skipped, and why"),
+    ("alert-firing", "node: the condition of an alert has held for long enough"),
+    ("alert-over", "node: it does not hold any more"),
+    ("alert-told", "node: this agent told a target that an alert fires, or that it is over"),
+    ("alert-untold", "node: a target could not be told"),
     ("missed", "stream: events are gone that this reader has not seen; look at everything again"),
 ];
 
@@ -109,6 +114,11 @@ impl Events {
         if !matches!(event.what, What::ElectionCheck { .. }) {
             self.tell(event.what.role(), Stamp(event.at), &Line { scope: "node", event });
         }
+    }
+
+    /// Tells what happened to an alert.
+    pub fn tell_alert(&self, happened: &Happened) {
+        self.tell(None, Stamp::now(), &Line { scope: "node", event: happened });
     }
 
     fn tell(&self, role: Option<&Name>, at: Stamp, line: &impl Serialize) {
@@ -274,6 +284,16 @@ mod tests {
             events.tell_event(&Event { sequence: 0, at, lease_nanos: 0, node, what });
         }
         changes.iter().for_each(|change| events.tell_change(change));
+        let (alert, severity, text) = (Name::new("a").unwrap(), "info", String::new);
+        let (target, status, error, summary) = (text(), "firing", text(), text());
+        for happened in [
+            Happened::AlertFiring { alert: alert.clone(), severity, summary },
+            Happened::AlertOver { alert: alert.clone(), severity },
+            Happened::AlertTold { alert: alert.clone(), target: target.clone(), status },
+            Happened::AlertUntold { alert, target, error },
+        ] {
+            events.tell_alert(&happened);
+        }
         let ring = events.ring.lock().unwrap();
         let told: std::collections::BTreeSet<&str> = ring.iter().map(|told| told.kind.as_str()).collect();
         assert_eq!(told, EVENTS.iter().map(|(kind, _)| *kind).collect());

@@ -6,6 +6,7 @@
 //!                └──▶ sight (one watch of the store) + events ──▶ http, metrics
 //! ```
 
+pub mod alerts;
 pub mod campaign;
 pub mod client;
 pub mod config;
@@ -91,6 +92,7 @@ pub async fn start(config: &Config) -> Result<Arc<App>, Exit> {
     tokio::spawn(
         async move { looking.sight.keep(&looking.operator, &looking.events, &looking.metrics).await },
     );
+    tokio::spawn(alerts::run(app.clone()));
     Ok(app)
 }
 
@@ -103,6 +105,10 @@ async fn apply(app: &App, config: &Config) -> Result<(), Refused> {
 /// Passes on what the node tells.
 async fn hear(app: Arc<App>, mut told: tokio::sync::mpsc::UnboundedReceiver<tenure::Event>) {
     while let Some(event) = told.recv().await {
+        // Roles of Tenure's own are nobody else's business.
+        if event.what.role().is_some_and(tenure::operator::is_internal) {
+            continue;
+        }
         app.metrics.heard(&event);
         app.events.tell_event(&event);
     }
@@ -144,7 +150,8 @@ impl Running<'_> {
     async fn until_stopped(mut self, mut signals: Signals) -> Result<Exit, Exit> {
         let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
         let roster = self.app.roster.clone();
-        let everywhere = tokio::spawn(async move { roster.run_everywhere(async { _ = stopped.await }).await });
+        let everywhere =
+            tokio::spawn(async move { roster.run_everywhere(async { _ = stopped.await }).await });
         let period = self.manager.watchdog();
         let mut watchdog = tokio::time::interval(period.unwrap_or(Duration::from_secs(3600)));
         loop {
@@ -174,6 +181,9 @@ impl Running<'_> {
         self.manager.tell("RELOADING=1");
         match Config::load(self.common, self.args) {
             Ok(new) => {
+                for notice in &new.notices {
+                    tracing::info!("{notice}");
+                }
                 for stays in self.config.fixed_differences(&new) {
                     tracing::warn!("{stays}");
                 }
@@ -181,6 +191,7 @@ impl Running<'_> {
                     Ok(()) => tracing::info!("the configuration was read again"),
                     Err(error) => tracing::error!(%error, "not all of the configuration could be applied"),
                 }
+                self.app.desk.configure(new.alerting.clone());
                 self.config = new;
             }
             Err(Exit::Usage(why)) => tracing::error!("the configuration was not read again: {why}"),

@@ -303,9 +303,21 @@ impl Place {
         self.role = RoleConfig { candidacy, ..role.clone() };
         if let Some(held) = &self.held {
             let plan = Arc::new(Plan::of(role));
-            held.send_if_modified(|had| *had != plan && { *had = plan; true });
+            held.send_if_modified(|had| {
+                *had != plan && {
+                    *had = plan;
+                    true
+                }
+            });
         }
         replace(&self.schedule, &role.tasks)
+    }
+}
+
+/// Leads whenever elected. There is no work here that would have to stop first.
+pub(super) async fn lead_it(candidate: Candidate) {
+    while let Some(tenure) = candidate.elected().await {
+        let _ = tenure.hold(|lead| async move { lead.draining().await }).await;
     }
 }
 

@@ -1,5 +1,6 @@
 //! The operator verbs: each reads or asks a store or an agent ([`source`]), and prints what came of it.
 
+pub mod alerts;
 pub mod ask;
 pub mod audit;
 pub mod check;

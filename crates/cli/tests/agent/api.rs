@@ -273,6 +273,9 @@ fn nothing_that_comes_in_harms_it() {
         "/v1/roles/job/pin",
         "/v1/nodes/a/drain",
         "/v1/campaign/job/ready",
+        "/v1/alerts",
+        "/v1/alerts/no-leader/silence",
+        "/v1/alerts/no-leader/acknowledge",
         "/leader/job",
         "/metrics",
     ];

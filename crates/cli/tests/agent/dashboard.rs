@@ -287,32 +287,8 @@ async fn ten_thousand_roles_cost_what_thirty_cost() {
     browser.until("getComputedStyle(document.body).backgroundColor === 'rgb(18, 22, 28)'").await;
     browser.click("tab-roles").await;
     browser.picture("dark").await;
-
-    // This agent has none; with them, their view is there. What they answer is given here.
-    browser.hides("tab-alerts").await;
-    browser.run(ALERTS).await;
-    browser.run("location.hash = 'roles'; document.getElementById('search').value = ''").await;
-    browser.click("tab-alerts").await;
-    browser.run("document.getElementById('search').dispatchEvent(new Event('input'))").await;
-    browser.says("alerts", "no-leader").await;
-    browser.says("alert", "firing").await;
     browser.close().await;
 }
-
-/// Answers a question that this agent does not know, and makes the page ask what can be asked once more.
-const ALERTS: &str = r#"
-    const real = window.fetch;
-    const answers = {
-        "/v1/alerts": { alerts: [{ alert: "no-leader", state: "firing", severity: "critical",
-            since: "2029-12-31T00:00:00Z", condition: "sum(tenure_is_leader) == 0" }] },
-    };
-    let failed = false;
-    window.fetch = async (path, options) => {
-        if (path === "/v1/cluster" && !failed) { failed = true; throw new TypeError("cut off once"); }
-        if (path === "/openapi.json") return new Response(JSON.stringify({ paths: answers }));
-        return answers[path] ? new Response(JSON.stringify(answers[path])) : real(path, options);
-    };
-"#;
 
 /// Tasks with their ticks, live; run now, paused and resumed by click, each with a reason on record.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -436,7 +412,7 @@ async fn on_a_phone_and_with_a_token() {
 
 #[test]
 fn every_item_is_touched_and_every_file_is_served_safely() {
-    let here = include_str!("dashboard.rs");
+    let here = concat!(include_str!("dashboard.rs"), include_str!("alerts_page.rs"));
     for (item, _) in ITEMS {
         assert!(here.contains(&format!("(\"{item}\"")), "no test touches {item}");
     }

@@ -45,6 +45,11 @@ const ASKED: &[(&str, &str, Option<&str>, u16)] = &[
     ("post", "/v1/tasks/{task}/trigger", Some("{}"), 202),
     ("post", "/v1/tasks/{task}/pause", Some("{}"), 200),
     ("post", "/v1/tasks/{task}/resume", Some("{}"), 200),
+    ("get", "/v1/alerts", None, 200),
+    ("post", "/v1/alerts/{alert}/acknowledge", Some("{}"), 409),
+    ("post", "/v1/alerts/{alert}/resolve", Some("{}"), 409),
+    ("post", "/v1/alerts/{alert}/silence", Some("{\"for\":\"1h\"}"), 200),
+    ("delete", "/v1/alerts/{alert}/silence", None, 200),
     ("post", "/v1/nodes/{node}/drain", Some("{}"), 200),
     ("delete", "/v1/nodes/{node}/drain", None, 200),
 ];
@@ -70,7 +75,8 @@ fn every_endpoint_is_served_as_it_is_described() {
     let asked = ASKED.iter().map(|(method, path, ..)| ((*path).to_owned(), (*method).to_owned())).collect();
     assert_eq!(described, asked, "what is described is what is asked here");
     for (method, path, body, status) in ASKED {
-        let concrete = path.replace("{role}", "job").replace("{node}", "a").replace("{task}", "nightly");
+        let concrete = path.replace("{role}", "job").replace("{node}", "a");
+        let concrete = concrete.replace("{task}", "nightly").replace("{alert}", "no-leader");
         if *path == "/v1/events" {
             drop(agent.stream(&concrete, None));
             continue;

@@ -2,7 +2,7 @@
 
 use crate::kit::{Place, bare, ran};
 
-const VERBS: [&str; 25] = [
+const VERBS: [&str; 26] = [
     "run",
     "agent",
     "status",
@@ -18,6 +18,7 @@ const VERBS: [&str; 25] = [
     "pin",
     "drain",
     "eligible",
+    "alerts",
     "audit",
     "check",
     "doctor",

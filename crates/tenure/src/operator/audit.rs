@@ -66,6 +66,14 @@ pub enum Act {
     Scheduled,
     /// What was to be done later is not.
     Cancelled,
+    /// Somebody looks after an alert.
+    Acknowledge,
+    /// An alert is over, because a person says so.
+    Resolve,
+    /// Nobody is told of an alert for a while.
+    Silence,
+    /// An alert is told of again.
+    Unsilence,
 }
 
 impl Act {

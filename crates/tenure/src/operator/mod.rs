@@ -3,6 +3,7 @@
 //! An [`Operator`] has no session and stands for nothing. It reads the registers, and writes only under `control/`,
 //! where leaders look.
 
+mod alerts;
 mod ask;
 mod audit;
 mod past;
@@ -13,7 +14,7 @@ mod tasks;
 mod watch;
 
 pub use audit::{Act, Deed};
-pub use snapshot::{NodeReport, NodeState, RoleReport, RoleState, Snapshot};
+pub use snapshot::{NodeReport, NodeState, RoleReport, RoleState, Snapshot, is_internal};
 pub use tenure_core::record::Order;
 pub use watch::{Change, Watch};
 
@@ -47,6 +48,12 @@ impl Operator {
     #[must_use]
     pub fn acting_for(&self, by: impl Into<String>) -> Self {
         Self { by: by.into(), ..self.clone() }
+    }
+
+    /// Who acts.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.by
     }
 
     /// The store.

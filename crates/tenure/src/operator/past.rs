@@ -27,7 +27,7 @@ impl Operator {
         let Some(epoch) = super::epoch(&self.store, &self.namespace).await? else {
             return Ok(BTreeMap::new());
         };
-        let kinds = [Kind::History, Kind::Role];
+        let (kinds, everything) = ([Kind::History, Kind::Role], roles.is_none());
         let query = match roles {
             Some(roles) => {
                 let keys = |role: &Name| kinds.map(|kind| Key::Named(epoch, kind, role.clone()));
@@ -47,6 +47,9 @@ impl Operator {
         }
         for (role, record) in &roles {
             begin(books.entry(role.clone()).or_default(), record);
+        }
+        if everything {
+            books.retain(|role, _| !super::is_internal(role));
         }
         let sessions = self.open_sessions(epoch, &books).await?;
         for (role, book) in &mut books {

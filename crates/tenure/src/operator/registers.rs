@@ -7,7 +7,7 @@ use tenure_core::record::{Node, NodeControl, Reason, Role, RoleControl, Session}
 use tenure_core::{Epoch, Key, Kind, Query, Wall};
 
 use super::pulse::{Pulse, Pulses};
-use super::{NodeReport, NodeState, RoleReport, RoleState, Snapshot};
+use super::{NodeReport, NodeState, RoleReport, RoleState, Snapshot, is_internal};
 use crate::store::{Entry, SharedStore};
 use crate::{Error, Name, SessionId, Token};
 
@@ -64,8 +64,9 @@ impl Registers {
 
     /// All of it, for people.
     pub(super) fn report(self, pulses: &Pulses) -> Snapshot {
-        let (roles, nodes) = (self.role_reports(pulses), self.node_reports(pulses));
-        Snapshot { roles, nodes, unreadable: self.unreadable }
+        let (all, nodes) = (self.role_reports(pulses), self.node_reports(pulses));
+        let (internal, roles) = all.into_iter().partition(|report: &RoleReport| is_internal(&report.role));
+        Snapshot { roles, internal, nodes, unreadable: self.unreadable }
     }
 
     fn role_reports(&self, pulses: &Pulses) -> Vec<RoleReport> {
@@ -129,7 +130,7 @@ impl Registers {
 
     fn node_reports(&self, pulses: &Pulses) -> Vec<NodeReport> {
         let mut led: BTreeMap<SessionId, Vec<Name>> = BTreeMap::new();
-        for (name, role) in &self.roles {
+        for (name, role) in self.roles.iter().filter(|(name, _)| !is_internal(name)) {
             if let Some(holder) = &role.holder {
                 led.entry(holder.session).or_default().push(name.clone());
             }
@@ -143,7 +144,7 @@ impl Registers {
                 session: node.session,
                 state,
                 roles: roles.unwrap_or_default(),
-                candidacies: node.candidacies.clone(),
+                candidacies: shown(&node.candidacies),
                 labels: node.labels.clone(),
                 address: node.address.clone(),
                 since: node.since,
@@ -154,6 +155,14 @@ impl Registers {
         };
         self.nodes.iter().map(report).collect()
     }
+}
+
+fn shown(candidacies: &BTreeMap<Name, i32>) -> BTreeMap<Name, i32> {
+    candidacies
+        .iter()
+        .filter(|(role, _)| !is_internal(role))
+        .map(|(role, rank)| (role.clone(), *rank))
+        .collect()
 }
 
 /// Why a role is as it is, and since when. A leader that died wrote neither: its last beat has to do.

@@ -16,6 +16,8 @@ use crate::{Error, Name, SessionId, Token};
 pub struct Snapshot {
     /// Every role that anybody ever led, stands for, or that an operator gave orders about.
     pub roles: Vec<RoleReport>,
+    /// Roles that serve Tenure itself: see [`is_internal`].
+    pub internal: Vec<RoleReport>,
     /// Every node that is registered.
     pub nodes: Vec<NodeReport>,
     /// Registers that hold what this version cannot read; they are left out above.
@@ -111,6 +113,12 @@ pub struct NodeReport {
     pub drained: Option<Order>,
 }
 
+/// Whether a role serves Tenure itself, such as the one whose leader tells people of alerts. Lists leave them out.
+#[must_use]
+pub fn is_internal(role: &Name) -> bool {
+    role.as_str().starts_with("tenure.")
+}
+
 impl Snapshot {
     pub(super) async fn take(store: &SharedStore, namespace: &Name) -> Result<Self, Error> {
         let Some(registers) = Registers::read(store, namespace).await? else { return Ok(Self::default()) };
@@ -119,10 +127,10 @@ impl Snapshot {
         Ok(registers.report(&pulses))
     }
 
-    /// One role of it.
+    /// One role of it, also if it is internal.
     #[must_use]
     pub fn role(&self, role: &Name) -> Option<&RoleReport> {
-        self.roles.iter().find(|report| report.role == *role)
+        self.roles.iter().chain(&self.internal).find(|report| report.role == *role)
     }
 
     /// One node of it.

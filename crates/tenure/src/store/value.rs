@@ -59,7 +59,7 @@ impl Value {
             Kind::Role => self.parse().map(Record::Role),
             Kind::RoleControl => self.parse().map(Record::RoleControl),
             Kind::NodeControl => self.parse().map(Record::NodeControl),
-            Kind::Task | Kind::History | Kind::Audit => return Record::Foreign,
+            Kind::Task | Kind::History | Kind::Audit | Kind::Alert => return Record::Foreign,
         };
         record.unwrap_or(Record::Foreign)
     }

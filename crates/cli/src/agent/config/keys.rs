@@ -162,15 +162,30 @@ pub const KEYS: &[Key] = &[
     live("work[].name", Kind::Name, "required", "a command that runs while a role is led; see work.md"),
     live("work[].role", Kind::Name, "the only role", "the role that has to be led for it"),
     live("work[].command", Kind::Command, "required", "the program and its arguments"),
-    live("work[].order", Kind::Int(-1000, 1000), "0", "lower starts first, then those that stand first in the file"),
+    live(
+        "work[].order",
+        Kind::Int(-1000, 1000),
+        "0",
+        "lower starts first, then those that stand first in the file",
+    ),
     live(
         "work[].restart",
         Kind::Choice(&["always", "on-failure", "never"]),
         "always",
         "when it is started again; one that is never started again and fails ends the tenure",
     ),
-    live("work[].backoff", Kind::Span, "100ms", "how long before the first restart; each further one waits twice as long"),
-    live("work[].max-restarts", Kind::Int(0, 1_000_000), "3", "one restart more than these within the window ends the tenure"),
+    live(
+        "work[].backoff",
+        Kind::Span,
+        "100ms",
+        "how long before the first restart; each further one waits twice as long",
+    ),
+    live(
+        "work[].max-restarts",
+        Kind::Int(0, 1_000_000),
+        "3",
+        "one restart more than these within the window ends the tenure",
+    ),
     live("work[].window", Kind::Span, "1m", "for how long a restart counts"),
     live(
         "work[].ready-within",
@@ -189,7 +204,12 @@ pub const KEYS: &[Key] = &[
     live("work[].health.every", Kind::Span, "10s", "how often it is asked"),
     live("work[].health.within", Kind::Span, "health.every", "how long an answer may take"),
     live("work[].health.failures", Kind::Int(1, 1000), "3", "so many in a row end the tenure"),
-    live("task[].name", Kind::Name, "required", "a scheduled task, of which there is one in a namespace; see work.md"),
+    live(
+        "task[].name",
+        Kind::Name,
+        "required",
+        "a scheduled task, of which there is one in a namespace; see work.md",
+    ),
     live("task[].role", Kind::Name, "the only role", "whose leader runs it"),
     live(
         "task[].where",
@@ -203,7 +223,12 @@ pub const KEYS: &[Key] = &[
         "none",
         "when it runs: five fields, or six with seconds first, or @hourly and the like; this or every",
     ),
-    live("task[].every", Kind::Span, "none", "when it runs: every so often, counted from 1970 in UTC; this or cron"),
+    live(
+        "task[].every",
+        Kind::Span,
+        "none",
+        "when it runs: every so often, counted from 1970 in UTC; this or cron",
+    ),
     live("task[].zone", Kind::Text, "UTC", "the time zone of cron, such as Europe/Vienna"),
     live("task[].timeout", Kind::Span, "none", "how long a run may take"),
     live(
@@ -215,9 +240,24 @@ pub const KEYS: &[Key] = &[
     live("task[].jitter", Kind::Span, "0s", "starts up to so much later, differently for each task and tick"),
     live("task[].late", Kind::Span, "1s", "a tick not started so long after its time is missed"),
     live("task[].catch-up", Kind::Int(0, 10_000), "1", "so many missed ticks are run after all, the newest"),
-    live("task[].rerun", Kind::Bool, "false", "whether a run whose leader died midway is run again by the next"),
-    live("task[].retries", Kind::Int(0, 1000), "0", "how often a failed run is tried again under the same tick"),
-    live("task[].backoff", Kind::Span, "1s", "how long before the first retry; each further one waits twice as long"),
+    live(
+        "task[].rerun",
+        Kind::Bool,
+        "false",
+        "whether a run whose leader died midway is run again by the next",
+    ),
+    live(
+        "task[].retries",
+        Kind::Int(0, 1000),
+        "0",
+        "how often a failed run is tried again under the same tick",
+    ),
+    live(
+        "task[].backoff",
+        Kind::Span,
+        "1s",
+        "how long before the first retry; each further one waits twice as long",
+    ),
     live(
         "task[].on-stop",
         Kind::Choice(&["finish", "cancel"]),
@@ -228,7 +268,12 @@ pub const KEYS: &[Key] = &[
     live("task[].command", Kind::Command, "none", "what it runs: a program and its arguments; this or http"),
     live("task[].http.url", Kind::Secret, "none", "what it calls; this or command"),
     live("task[].http.method", Kind::Text, "POST", "how"),
-    live("task[].http.headers", Kind::Headers, "none", "headers beside those that carry the token; never printed"),
+    live(
+        "task[].http.headers",
+        Kind::Headers,
+        "none",
+        "headers beside those that carry the token; never printed",
+    ),
     live("task[].http.body", Kind::Text, "empty", "what is sent"),
     key("http.socket", Kind::Text, "agent.sock in the runtime directory", "the Unix socket; `none` for none"),
     key("http.socket-mode", Kind::Choice(&["0600", "0660", "0666"]), "0600", "who may connect to the socket"),
@@ -286,6 +331,84 @@ pub const KEYS: &[Key] = &[
         "open streams of one client: an address, a user or a token",
     ),
     key("http.events-kept", Kind::Int(1, 1_000_000), "4096", "events kept for streams that come back"),
+    live(
+        "alerting.defaults",
+        Kind::Bool,
+        "true",
+        "whether the alerts that come with Tenure are evaluated; alerts.md lists them",
+    ),
+    live("alerting.interval", Kind::Span, "5s", "how often conditions are evaluated"),
+    live(
+        "alerting.notify",
+        Kind::List,
+        "every [[notify]]",
+        "whom alerts tell that name nobody, shipped ones included",
+    ),
+    live(
+        "alerting.scrape",
+        Kind::List,
+        "none",
+        "other agents whose metrics count too, such as https://web-2:7654; 100 at most",
+    ),
+    live(
+        "alerting.scrape-token",
+        Kind::Text,
+        "none",
+        "a file with the token for them; readable by its owner only",
+    ),
+    live(
+        "alert[].name",
+        Kind::Name,
+        "required",
+        "an alert; one that has the name of a shipped one takes its place",
+    ),
+    live("alert[].condition", Kind::Text, "required", "PromQL; it fires for each series that is left"),
+    live("alert[].for", Kind::Span, "0s", "for how long the condition must hold"),
+    live("alert[].severity", Kind::Choice(&["critical", "warning", "info"]), "warning", "how bad it is"),
+    live(
+        "alert[].notify",
+        Kind::List,
+        "alerting.notify",
+        "who is told: names or kinds of [[notify]], such as pagerduty or slack:#ops",
+    ),
+    live("alert[].cool-down", Kind::Span, "5m", "news of it come no faster than this"),
+    live(
+        "alert[].repeat",
+        Kind::Span,
+        "4h",
+        "it is told again this often while nobody acknowledges it; 0s: never",
+    ),
+    live("alert[].summary", Kind::Text, "the condition", "what it means, with {label} and {value} in it"),
+    live(
+        "alert[].without-store",
+        Kind::Bool,
+        "false",
+        "whether whoever told people last tells it also while it cannot see the store",
+    ),
+    live("notify[].name", Kind::Name, "required", "one who can be told"),
+    live(
+        "notify[].kind",
+        Kind::Choice(&["webhook", "slack", "pagerduty"]),
+        "webhook",
+        "how it wants to be told",
+    ),
+    live(
+        "notify[].url",
+        Kind::Hidden,
+        "PagerDuty's own",
+        "where; https, or http on this very host; never printed",
+    ),
+    live("notify[].url-file", Kind::Text, "none", "a file with the url; readable by its owner only"),
+    live("notify[].url-env", Kind::Text, "none", "a variable of the environment with the url"),
+    live(
+        "notify[].key-file",
+        Kind::Text,
+        "none",
+        "a file with PagerDuty's routing key or a webhook's bearer token; readable by its owner only",
+    ),
+    live("notify[].key-env", Kind::Text, "none", "a variable of the environment with it"),
+    live("notify[].channel", Kind::Text, "the webhook's own", "Slack's channel"),
+    live("notify[].timeout", Kind::Span, "10s", "how long it may take to answer"),
     key(
         "metrics.prefix",
         Kind::Text,
@@ -332,6 +455,14 @@ pub(super) fn names_below(path: &str) -> Vec<&'static str> {
     let mut names: Vec<_> = KEYS.iter().filter_map(first).collect();
     names.dedup();
     names
+}
+
+/// The lists of tables.
+pub(super) fn lists() -> Vec<&'static str> {
+    let mut lists: Vec<_> =
+        KEYS.iter().filter_map(|key| key.path.split_once("[].")).map(|(list, _)| list).collect();
+    lists.dedup();
+    lists
 }
 
 /// Without the numbers in its brackets.

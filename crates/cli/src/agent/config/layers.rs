@@ -159,6 +159,7 @@ impl Walk<'_> {
                 );
             }
             DeValue::Array(items) if keys::is_list(path) => self.list(path, line, items.iter()),
+            DeValue::Array(items) if path == "alerts" => self.alerts(line, items.iter()),
             DeValue::Array(_) if keys::is_table(path) => {
                 self.error(line, format_args!("there is one {path}: write [{path}] instead of [[{path}]]"));
             }
@@ -173,6 +174,17 @@ impl Walk<'_> {
                 _ => self.error(line, format_args!("{path} is a list of tables: write [[{path}]]")),
             }
         }
+    }
+
+    /// FORGE's word for the list of alerts.
+    fn alerts<'i>(&mut self, line: usize, items: impl Iterator<Item = &'i Spanned<DeValue<'i>>>) {
+        if self.layers.values.keys().any(|path| path.starts_with("alert[")) {
+            return self
+                .error(line, format_args!("there are [[alert]] and [[alerts]]: write [[alert]] for all"));
+        }
+        let origin = Origin::File(self.file.to_owned(), line);
+        self.layers.notices.push(format!("{origin}: [[alerts]] (FORGE) became [[alert]]"));
+        self.list("alert", line, items);
     }
 
     fn alias(&mut self, alias: &'static Alias, line: usize, value: &DeValue<'_>) {

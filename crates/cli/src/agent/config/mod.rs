@@ -3,6 +3,7 @@
 //! [`keys`] is the one table of keys; [`layers`] puts together what was said where; this file turns it into what the
 //! agent runs on, and checks every relation. [`alias`] knows the settings of the designs that people come from.
 
+mod alerts;
 pub mod alias;
 pub mod keys;
 pub mod layers;
@@ -18,6 +19,7 @@ use tenure::schedule::TaskSettings;
 use tenure::work::Mode as Migration;
 use tenure::{Name, Settings, Takeover, Timing};
 
+use crate::agent::alerts::rules::Alerting;
 use crate::agent::http::tokens::{Scope, Tokens};
 use crate::args::{AgentArgs, Common};
 use crate::exit::Exit;
@@ -50,6 +52,8 @@ pub struct Config {
     pub http: HttpConfig,
     /// Metrics.
     pub metrics: MetricsConfig,
+    /// Alerts.
+    pub alerting: Alerting,
     /// What was translated from other designs.
     pub notices: Vec<String>,
     /// Every value that was given, by path.
@@ -210,6 +214,9 @@ impl Config {
         let everywhere = reader.duties(&mut roles);
         let http = reader.http();
         let metrics = reader.metrics();
+        let mut notices = layers.notices;
+        let ttl = timing.as_ref().map_or(Timing::DEFAULT_TTL, |timing| timing.ttl);
+        let alerting = reader.alerting(&metrics.prefix, ttl, &mut notices);
         let store = reader.text("store").unwrap_or_else(|| "sqlite:".to_owned());
         let namespace = reader.name("namespace").unwrap_or_else(|| fixed(tenure::DEFAULT_NAMESPACE));
         match timing {
@@ -225,7 +232,8 @@ impl Config {
                 everywhere,
                 http,
                 metrics,
-                notices: layers.notices,
+                alerting,
+                notices,
                 given: reader.values,
             }),
             _ => Err(reader.errors),
@@ -324,7 +332,7 @@ impl Reader {
 
     fn text(&self, path: &str) -> Option<String> {
         match self.value(path)? {
-            Value::Text(text) | Value::Secret(text) => Some(text.clone()),
+            Value::Text(text) | Value::Secret(text) | Value::Hidden(text) => Some(text.clone()),
             _ => None,
         }
     }
@@ -419,6 +427,9 @@ impl Reader {
                 self.errors.push(format!("{at} has no name: every [[role]] needs one"));
                 continue;
             };
+            if tenure::operator::is_internal(&name) {
+                self.fault(&format!("{at}.name"), "names that begin with `tenure.` are the agent's own");
+            }
             if roles.iter().any(|role| role.name == name) {
                 self.fault(
                     &format!("{at}.name"),

@@ -94,6 +94,28 @@ fn what_is_wrong_is_named_with_its_place_and_the_nearest_known_key() {
         ("[http]\nmax-body = 0", &["1 to"]),
         ("[http]\noperators = [\"ada\"]", &["id -u"]),
         ("[metrics]\nprefix = \"a-b\"", &["metrics.prefix"]),
+        ("[[role]]\nname = \"tenure.alerts\"", &["t.toml:2", "the agent's own"]),
+        ("[[alert]]\nname = \"a\"", &["alert[0] lacks"]),
+        (
+            "[[alert]]\nname = \"a\"\ncondition = \"topk(1, tenure_leading)\"",
+            &["t.toml:3", "topk is not supported"],
+        ),
+        (
+            "[[alert]]\nname = \"a\"\ncondition = \"tenure_led == 0\"\nnotify = [\"pager\"]",
+            &["t.toml:4", "no [[notify]]"],
+        ),
+        (
+            "[[alert]]\nname = \"a\"\ncondition = \"tenure_led == 0\"\n[[alerts]]\nname = \"b\"\ncondition = \"tenure_led == 0\"",
+            &["write [[alert]] for all"],
+        ),
+        ("[[notify]]\nname = \"a\"", &["url, url-file or url-env"]),
+        ("[[notify]]\nname = \"a\"\nurl = \"http://example.test/\"", &["t.toml:3", "https://"]),
+        ("[[notify]]\nname = \"a\"\nurl = \"https://169.254.169.254/\"", &["link-local"]),
+        ("[[notify]]\nname = \"a\"\nkind = \"pagerduty\"", &["routing key"]),
+        ("[[notify]]\nname = \"a\"\nurl-env = \"NO_SUCH_VARIABLE_HERE\"", &["NO_SUCH_VARIABLE_HERE"]),
+        ("[[notify]]\nname = \"a\"\nurl-file = \"/nowhere\"", &["/nowhere"]),
+        ("[alerting]\ninterval = \"1ms\"", &["100ms"]),
+        ("[alerting]\nscrape = [\"http://example.test\"]", &["this very host"]),
         ("nonsense", &["t.toml:1"]),
         ("leaderTtl = \"30s\"\n[timing]\nttl = \"9s\"", &["twice", "leaderTtl"]),
     ] {
@@ -141,6 +163,67 @@ lock_timeout = "10s"
     let candidacy = &config.roles[0].candidacy;
     assert_eq!((candidacy.eligible, candidacy.takeover_delay), (false, Duration::from_secs(1)));
     assert!(refused("", &[("COORDINATOR_ELECTION_INTERVAL", "5s")]).contains("milliseconds"));
+}
+
+/// FORGE's own two rules, as they stand in its documents.
+#[test]
+fn the_alerts_of_forge_are_understood_and_explained() {
+    let dir = tempfile::tempdir().unwrap();
+    let key = dir.path().join("key");
+    std::fs::write(&key, "hunter2\n").unwrap();
+    let forge = format!(
+        r##"
+[[alerts]]
+name = "no_scheduler_leader"
+condition = "sum(forge_leader_is_leader{{role='scheduler'}}) == 0"
+for = "30s"
+severity = "critical"
+notify = ["pagerduty"]
+[[alerts]]
+name = "frequent_failovers"
+condition = "rate(forge_leader_failovers_total[5m]) > 5"
+severity = "warning"
+notify = ["slack:#ops"]
+[[notify]]
+name = "pagerduty"
+kind = "pagerduty"
+key-file = {key:?}
+[[notify]]
+name = "chat"
+kind = "slack"
+url = "https://hooks.example.test/hunter2"
+"##
+    );
+    use std::os::unix::fs::PermissionsExt;
+    std::fs::set_permissions(&key, std::fs::Permissions::from_mode(0o644)).unwrap();
+    assert!(refused(&forge, &[]).contains("chmod 600"));
+    std::fs::set_permissions(&key, std::fs::Permissions::from_mode(0o600)).unwrap();
+    let config = layered(&forge, &[], &[]).unwrap();
+    let [none, often, shipped @ ..] = &config.alerting.rules[..] else { panic!("{config:?}") };
+    assert_eq!((none.hold, none.severity.as_str()), (Duration::from_secs(30), "critical"));
+    assert_eq!((often.notify[0].target.as_str(), often.notify[0].channel.as_deref()), ("chat", Some("#ops")));
+    assert_eq!(shipped.len(), 8);
+    assert!(shipped.iter().all(|rule| rule.shipped && rule.notify.len() == 2));
+    let notices = config.notices.join("\n");
+    for part in ["[[alerts]] (FORGE) became [[alert]]", "alert frequent_failovers", "1500 in 5m"] {
+        assert!(notices.contains(part), "{part}: {notices}");
+    }
+    assert!(!config.effective().contains("hunter2") && !format!("{:?}", config.alerting).contains("hunter2"));
+    assert!(
+        config.effective().contains("alert[1].notify = [\"slack:#ops\"]  # t.toml:12"),
+        "{}",
+        config.effective()
+    );
+
+    let off = layered("[alerting]\ndefaults = false", &[], &[]).unwrap();
+    assert!(off.alerting.rules.is_empty());
+    let own = "[[alert]]\nname = \"no-leader\"\ncondition = \"tenure_led == 0\"\ncool-down = \"1s\"\nrepeat = \"2s\"\nsummary = \"x\"\nwithout-store = true";
+    let own = layered(own, &[], &[]).unwrap().alerting.rules;
+    assert_eq!(
+        (own.len(), own[0].shipped, own[0].without_store, own[0].summary.as_str()),
+        (8, false, true, "x")
+    );
+    assert_eq!((own[0].patience.cool_down.as_secs(), own[0].patience.repeat.as_secs()), (1, 2));
 }
 
 #[test]
@@ -238,7 +321,11 @@ const OTHERWISE: &[(&str, &str, &str)] = &[
     ("work[].health.failures", HEALTH, "1"),
     ("task[].name", HOURLY, "u"),
     ("task[].role", HOURLY, "b"),
-    ("task[].where", "task[1].name=e;task[1].cron=@daily;task[1].command=true;task[0].command=true;task[0].cron=@hourly", "leader"),
+    (
+        "task[].where",
+        "task[1].name=e;task[1].cron=@daily;task[1].command=true;task[0].command=true;task[0].cron=@hourly",
+        "leader",
+    ),
     ("task[].cron", HOURLY, "@daily"),
     ("task[].every", "task[0].command=true", "5s"),
     ("task[].zone", HOURLY, "Europe/Vienna"),
@@ -262,13 +349,18 @@ const OTHERWISE: &[(&str, &str, &str)] = &[
 #[test]
 fn every_key_of_work_and_tasks_counts_and_none_is_forgotten() {
     let duties = |key: &&keys::Key| {
-        ["work[]", "task[]", "role[].migration", "role[].static"].iter().any(|part| key.path.starts_with(part))
+        ["work[]", "task[]", "role[].migration", "role[].static"]
+            .iter()
+            .any(|part| key.path.starts_with(part))
     };
     for key in keys::KEYS.iter().filter(duties) {
-        let (_, beside, value) =
-            OTHERWISE.iter().find(|(path, ..)| *path == key.path).unwrap_or_else(|| panic!("{} is not tried", key.path));
+        let (_, beside, value) = OTHERWISE
+            .iter()
+            .find(|(path, ..)| *path == key.path)
+            .unwrap_or_else(|| panic!("{} is not tried", key.path));
         let said = format!("{beside};{}={value}", key.path.replace("[]", "[0]"));
-        let shown = |config: Result<Config, Vec<String>>| config.map(|config| (config.roles, config.everywhere));
+        let shown =
+            |config: Result<Config, Vec<String>>| config.map(|config| (config.roles, config.everywhere));
         let changed = shown(with_duties(&said)).unwrap_or_else(|errors| panic!("{said}: {errors:?}"));
         if key.path != "task[].where" {
             assert_ne!(Ok(changed), shown(with_duties(beside)), "{} changes nothing", key.path);
@@ -286,30 +378,54 @@ fn what_a_leader_does_is_checked_against_the_roles_before_anything_starts() {
     const TASK: &str = "[[task]]\nname = \"t\"\nrole = \"a\"\n";
     const WORK: &str = "[[work]]\nname = \"w\"\nrole = \"a\"\ncommand = [\"true\"]\n";
     for (more, parts) in [
-        ("[[task]]\nname = \"t\"\nevry = \"5s\"".to_owned(), &["t.toml:8", "task[0].evry", "did you mean every?"][..]),
+        (
+            "[[task]]\nname = \"t\"\nevry = \"5s\"".to_owned(),
+            &["t.toml:8", "task[0].evry", "did you mean every?"][..],
+        ),
         ("[[work]]\nname = \"w\"\n[work.helth]\nhttp = \"x\"".to_owned(), &["did you mean health?"]),
         (format!("{TASK}every = \"5s\""), &["t.toml:7", "exactly one of command and http"]),
         (format!("{TASK}command = [\"true\"]"), &["t.toml:7", "exactly one of cron and every"]),
         (format!("{TASK}command = \"true\"\nevery = \"5s\""), &["t.toml:9", "[\"program\", \"argument\"]"]),
         (format!("{TASK}command = []\nevery = \"5s\""), &["t.toml:9", "[\"program\", \"argument\"]"]),
         (format!("{TASK}command = [\"true\"]\ncron = \"* * *\""), &["t.toml:10", "task[0].cron", "* * *"]),
-        (format!("{TASK}command = [\"true\"]\ncron = \"@hourly\"\nzone = \"Europe/Viena\""), &["t.toml:11", "Europe/Viena"]),
+        (
+            format!("{TASK}command = [\"true\"]\ncron = \"@hourly\"\nzone = \"Europe/Viena\""),
+            &["t.toml:11", "Europe/Viena"],
+        ),
         (format!("{TASK}command = [\"true\"]\nevery = \"5ms\""), &["t.toml:10", "100ms"]),
-        (format!("{TASK}every = \"5s\"\nhttp = {{ url = \"localhost\" }}"), &["t.toml:10", "http.url", "http://127"]),
-        (format!("{TASK}every = \"5s\"\nhttp = {{ url = \"http://h\", method = \"a b\" }}"), &["http.method"]),
+        (
+            format!("{TASK}every = \"5s\"\nhttp = {{ url = \"localhost\" }}"),
+            &["t.toml:10", "http.url", "http://127"],
+        ),
+        (
+            format!("{TASK}every = \"5s\"\nhttp = {{ url = \"http://h\", method = \"a b\" }}"),
+            &["http.method"],
+        ),
         (format!("{TASK}every = \"5s\"\ncommand = [\"true\"]\nhttp = {{ body = \"x\" }}"), &["add http.url"]),
         ("[[task]]\nname = \"t\"\nevery = \"5s\"\ncommand = [\"true\"]".to_owned(), &["t.toml:7", "2 roles"]),
-        (TASK.replace("\"a\"", "\"c\"") + "every = \"5s\"\ncommand = [\"true\"]", &["t.toml:8", "no [[role]] named c"]),
+        (
+            TASK.replace("\"a\"", "\"c\"") + "every = \"5s\"\ncommand = [\"true\"]",
+            &["t.toml:8", "no [[role]] named c"],
+        ),
         (TASK.replace("\"a\"", "\"b\"") + "every = \"5s\"\ncommand = [\"true\"]", &["t.toml:8", "campaign"]),
-        (format!("{TASK}every = \"5s\"\ncommand = [\"true\"]\nwhere = \"every-node\""), &["t.toml:8", "no role"]),
-        (format!("{TASK}every = \"5s\"\ncommand = [\"true\"]\n{TASK}every = \"5s\"\ncommand = [\"true\"]"), &["t.toml:12", "already"]),
+        (
+            format!("{TASK}every = \"5s\"\ncommand = [\"true\"]\nwhere = \"every-node\""),
+            &["t.toml:8", "no role"],
+        ),
+        (
+            format!("{TASK}every = \"5s\"\ncommand = [\"true\"]\n{TASK}every = \"5s\"\ncommand = [\"true\"]"),
+            &["t.toml:12", "already"],
+        ),
         ("[[work]]\ncommand = [\"true\"]".to_owned(), &["work[0] has no name"]),
         ("[[work]]\nname = \"w\"\nrole = \"a\"".to_owned(), &["t.toml:7", "no command"]),
         (format!("{WORK}ready-within = \"5s\""), &["t.toml:10", "health"]),
         (format!("{WORK}drain = \"1h\""), &["t.toml:10", "1h", "10s"]),
         (format!("{WORK}health = {{ every = \"5s\" }}"), &["nothing to ask"]),
         (format!("{WORK}health = {{ http = \"http://h\", command = [\"x\"] }}"), &["not both"]),
-        ("[[role]]\nname = \"c\"\nmode = \"campaign\"\nmigration = \"shadow\"".to_owned(), &["t.toml:9", "shadow"]),
+        (
+            "[[role]]\nname = \"c\"\nmode = \"campaign\"\nmigration = \"shadow\"".to_owned(),
+            &["t.toml:9", "shadow"],
+        ),
     ] {
         let why = refused(&format!("{ROLES}\n{more}"), &[]);
         assert!(parts.iter().all(|part| why.contains(part)), "{more}\n→ {why}");
@@ -343,10 +459,17 @@ command = ["rm"]
     let config = layered(file, &[], &[]).unwrap();
     let names: Vec<&str> = config.roles[0].work.iter().map(|work| work.name.as_str()).collect();
     assert_eq!((names, config.roles[0].work[0].command[1].as_str()), (vec!["first", "second"], "x y"));
-    assert_eq!((config.roles[0].tasks[0].name.as_str(), config.everywhere[0].name.as_str()), ("call", "clean"));
+    assert_eq!(
+        (config.roles[0].tasks[0].name.as_str(), config.everywhere[0].name.as_str()),
+        ("call", "clean")
+    );
     let shown = config.effective();
     assert!(!shown.contains("hunter2"), "{shown}");
-    for part in ["task[0].http.headers = { \"authorization\" = \"…\" }", "work[1].order = -1  # t.toml:10", "# task[1].zone: UTC"] {
+    for part in [
+        "task[0].http.headers = { \"authorization\" = \"…\" }",
+        "work[1].order = -1  # t.toml:10",
+        "# task[1].zone: UTC",
+    ] {
         assert!(shown.contains(part), "{part} in\n{shown}");
     }
 }

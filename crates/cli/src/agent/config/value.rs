@@ -14,6 +14,8 @@ pub enum Kind {
     Text,
     /// A text that may hold a password.
     Secret,
+    /// A text that is nothing but a secret.
+    Hidden,
     /// A name.
     Name,
     /// Yes or no.
@@ -41,6 +43,8 @@ pub enum Value {
     Text(String),
     /// See [`Kind::Secret`].
     Secret(String),
+    /// See [`Kind::Hidden`].
+    Hidden(String),
     /// See [`Kind::Name`].
     Name(Name),
     /// See [`Kind::Bool`].
@@ -99,6 +103,7 @@ impl Kind {
         match self {
             Self::Text => Ok(Value::Text(text.to_owned())),
             Self::Secret => Ok(Value::Secret(text.to_owned())),
+            Self::Hidden => Ok(Value::Hidden(text.to_owned())),
             Self::Name => Name::new(text).map(Value::Name).map_err(|error| error.to_string()),
             Self::Bool => match text {
                 "true" | "yes" | "on" | "1" => Ok(Value::Bool(true)),
@@ -153,7 +158,7 @@ fn parts(text: &str) -> impl Iterator<Item = &str> {
 impl fmt::Display for Kind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Text | Self::Secret => f.write_str("text"),
+            Self::Text | Self::Secret | Self::Hidden => f.write_str("text"),
             Self::Name => f.write_str("a name"),
             Self::Bool => f.write_str("true or false"),
             Self::Int(least, most) => write!(f, "a number from {least} to {most}"),
@@ -172,6 +177,7 @@ impl fmt::Display for Value {
         match self {
             Self::Text(text) => write!(f, "{text:?}"),
             Self::Secret(url) => write!(f, "{:?}", masked(url)),
+            Self::Hidden(_) => f.write_str("\"…\""),
             Self::Name(name) => write!(f, "{:?}", name.as_str()),
             Self::Bool(value) => write!(f, "{value}"),
             Self::Int(value) => write!(f, "{value}"),

@@ -4,6 +4,7 @@
 //! tasks, which are read from the store.
 
 pub mod act;
+pub mod alerts;
 pub mod extract;
 pub mod guard;
 pub mod limits;
@@ -25,6 +26,7 @@ use axum::routing::{get, post};
 use tenure::{Node, Operator};
 use utoipa::OpenApi;
 
+use super::alerts::Desk;
 use super::campaign::Campaigns;
 use super::config::Config;
 use super::events::Events;
@@ -52,6 +54,8 @@ pub struct App {
     pub roster: Arc<Roster>,
     /// Clients that lead.
     pub campaigns: Arc<Campaigns>,
+    /// Alerts.
+    pub desk: Arc<Desk>,
     /// Counts.
     pub metrics: Metrics,
     /// Requests.
@@ -71,6 +75,8 @@ impl App {
     pub fn new(config: Config, node: Node, metrics: Metrics, events: Arc<Events>) -> Arc<Self> {
         let roster = Arc::new(Roster::new(node.clone(), &config));
         metrics.attach(&node, &roster);
+        let desk = Arc::new(Desk::new(config.alerting.clone()));
+        metrics.attach_alerts(&desk);
         let by = format!("agent {}", node.name());
         let operator = Operator::new(node.store().clone(), node.namespace().clone(), by);
         let http = &config.http;
@@ -81,6 +87,7 @@ impl App {
             campaigns: Arc::default(),
             ledgers: tasks::Ledgers::default(),
             later: act::Later::default(),
+            desk,
             addresses: Mutex::default(),
             config,
             node,
@@ -143,6 +150,11 @@ impl App {
         tasks::trigger,
         tasks::pause,
         tasks::resume,
+        alerts::alerts,
+        alerts::acknowledge,
+        alerts::resolve,
+        alerts::silence,
+        alerts::unsilence,
     )
 )]
 pub struct Api;
@@ -184,6 +196,10 @@ pub fn router(app: Arc<App>) -> Router {
         .route("/v1/tasks/{task}/trigger", post(tasks::trigger))
         .route("/v1/tasks/{task}/pause", post(tasks::pause))
         .route("/v1/tasks/{task}/resume", post(tasks::resume))
+        .route("/v1/alerts", get(alerts::alerts))
+        .route("/v1/alerts/{alert}/acknowledge", post(alerts::acknowledge))
+        .route("/v1/alerts/{alert}/resolve", post(alerts::resolve))
+        .route("/v1/alerts/{alert}/silence", post(alerts::silence).delete(alerts::unsilence))
         .fallback(async || {
             Problem::new(StatusCode::NOT_FOUND, "there is nothing here; /openapi.json lists what there is")
         })

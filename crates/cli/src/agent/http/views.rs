@@ -174,7 +174,7 @@ pub struct DeedView {
     /// Who.
     pub by: String,
     /// What: transfer, step-down, pause, resume, pin, unpin, drain, undrain, eligible, ineligible, trigger-task,
-    /// pause-task, resume-task, scheduled, cancelled.
+    /// pause-task, resume-task, scheduled, cancelled, acknowledge, resolve, silence, unsilence.
     pub act: String,
     /// To which role, node or task.
     pub subject: String,

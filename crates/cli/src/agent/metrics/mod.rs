@@ -23,6 +23,7 @@ use tenure::operator::{Change, NodeState, RoleState, Snapshot};
 use tenure::store::{Fate, StoreError};
 use tenure::{Event, Name, Reason};
 
+use super::alerts::Desk;
 use super::config::MetricsConfig;
 use super::roster::Roster;
 use super::sight::Gaps;
@@ -90,6 +91,12 @@ pub const METRICS: &[(&str, &str, &str)] = &[
     ("task_running", "gauge", "runs that go on here at this moment"),
     ("task_seconds", "histogram", "how long runs took"),
     ("events_total", "counter", "events of this node, by kind"),
+    ("alerts", "gauge", "1 for each alert with its severity and its state, as this agent evaluates it"),
+    (
+        "alert_deliveries_total",
+        "counter",
+        "how often this agent told a target of alerts, and how often it could not",
+    ),
     ("log_lines_dropped_total", "counter", "log lines that nobody read in time"),
     ("build_info", "gauge", "1, with the version, the node and the namespace"),
 ];
@@ -114,6 +121,19 @@ struct OfEvent {
 struct OfError {
     op: &'static str,
     fate: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct OfAlert {
+    alert: String,
+    severity: &'static str,
+    state: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct OfDelivery {
+    target: String,
+    outcome: &'static str,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -191,8 +211,11 @@ struct Counts {
 #[derive(Debug, Default)]
 struct State {
     roster: Option<Arc<Roster>>,
+    desk: Option<Arc<Desk>>,
     loop_turned: Option<tenure::Node>,
     gaps: Gaps,
+    /// Elections and fail-overs of other nodes, by role and node.
+    others: std::collections::BTreeMap<(Name, Name), (u64, u64)>,
     leaderless: std::collections::BTreeMap<Name, Duration>,
     snapshot: Arc<Snapshot>,
     looked: Option<Instant>,
@@ -235,6 +258,21 @@ impl Metrics {
         (state.roster, state.loop_turned) = (Some(roster.clone()), Some(node.clone()));
     }
 
+    /// From now on alerts are told, too.
+    pub fn attach_alerts(&self, desk: &Arc<Desk>) {
+        self.counts.state().desk = Some(desk.clone());
+    }
+
+    /// Elections and fail-overs of other nodes, as far as this agent has seen them: role, node, how many of each.
+    #[must_use]
+    pub fn others(&self) -> Vec<(Name, Name, u64, u64)> {
+        let state = self.counts.state();
+        let all = state.others.iter().map(|((role, node), (elections, failovers))| {
+            (role.clone(), node.clone(), *elections, *failovers)
+        });
+        all.collect()
+    }
+
     /// Counts an event of this node.
     pub fn heard(&self, event: &Event) {
         let kind = serde_json::to_value(&event.what).ok();
@@ -265,6 +303,7 @@ impl Metrics {
         let mut state = self.counts.state();
         for change in changes {
             self.counts.changed(change, &state);
+            self.counts.of_others(change, &mut state);
         }
         let since = state.looked.map(|looked| looked.elapsed()).unwrap_or_default();
         let vacant: Vec<Name> = state.gaps.look(snapshot).into_iter().cloned().collect();
@@ -302,6 +341,16 @@ impl Counts {
 
     fn too_many(&self, state: &State) -> bool {
         state.snapshot.roles.len() > self.limit || state.elected.len() > self.limit
+    }
+
+    fn of_others(&self, change: &Change, state: &mut State) {
+        if let Change::LeaderChanged { role, leader, reason, .. } = change
+            && *leader != self.node
+        {
+            let (elections, failovers) = state.others.entry((role.clone(), leader.clone())).or_default();
+            *elections += 1;
+            *failovers += u64::from(*reason == Some(Reason::Takeover));
+        }
     }
 
     fn changed(&self, change: &Change, state: &State) {
@@ -365,6 +414,7 @@ impl Collector for AtScrape {
         }
         let counted = state.roster.as_ref().map(|roster| roster.counters().all()).unwrap_or_default();
         self.counts.tasks.encode(&mut to, &counted)?;
+        of_alerts(&mut to, state.desk.as_deref())?;
         let dropped = ConstCounter::new(crate::output::log::dropped());
         let name = "log_lines_dropped";
         dropped.encode(to.encode_descriptor(
@@ -412,6 +462,19 @@ impl AtScrape {
         }
         Ok(())
     }
+}
+
+/// The state of each alert, and how often people were told.
+fn of_alerts(to: &mut DescriptorEncoder<'_>, desk: Option<&Desk>) -> Result<(), fmt::Error> {
+    let (alerts, deliveries) = desk.map(Desk::counts).unwrap_or_default();
+    let alert = |(alert, severity, state)| (OfAlert { alert, severity, state }, 1.0);
+    gauges(to, "alerts", &alerts.into_iter().map(alert).collect::<Vec<_>>())?;
+    let help = help_of("alert_deliveries_total");
+    let mut encoder = to.encode_descriptor("alert_deliveries", help, None, MetricType::Counter)?;
+    for (target, outcome, count) in deliveries {
+        ConstCounter::new(count).encode(encoder.encode_family(&OfDelivery { target, outcome })?)?;
+    }
+    Ok(())
 }
 
 fn counters(

@@ -78,11 +78,23 @@ function changed(what) {
   for (const optional of ["tasks", "alerts"]) {
     if (what !== optional) continue;
     by(`tab-${optional}`).hidden = state[optional] === null;
-    say(by(`count-${optional}`), String(state[optional]?.length ?? ""));
+    const shown = optional === "alerts" ? alarm() : state[optional]?.length;
+    say(by(`count-${optional}`), String(shown || ""));
     if (place().tab !== location.hash.slice(1).split("/")[0] || !by(optional).hidden) arrive();
   }
   if (TABS.includes(what)) views.draw(what);
-  if (["roles", "nodes", "tasks", "history", "link"].includes(what)) detail.draw();
+  if (["roles", "nodes", "tasks", "history", "alerts", "link"].includes(what)) detail.draw();
+}
+
+/** How many alerts fire, also in the header. */
+function alarm() {
+  const firing = (state.alerts ?? []).filter((alert) => ["firing", "acknowledged"].includes(alert.state));
+  const worst = firing.some((alert) => alert.severity === "critical" && alert.state === "firing");
+  const badge = by("alert-badge");
+  badge.hidden = !firing.length;
+  badge.className = `pill ${worst ? "bad" : "warn"}`;
+  say(badge, firing.length === 1 ? `1 alert: ${firing[0].alert}` : `${firing.length} alerts`);
+  return firing.length;
 }
 
 function theme(step) {
@@ -132,6 +144,7 @@ by("search").addEventListener("input", () => views.search(by("search").value));
 by("theme").addEventListener("click", () => theme(true));
 by("help").addEventListener("click", () => by("keys").showModal());
 by("keys-close").addEventListener("click", () => by("keys").close());
+by("alert-badge").addEventListener("click", () => go({ tab: "alerts", name: "" }));
 by("retry").addEventListener("click", model.lookNow);
 by("health").addEventListener("click", () => {
   by("health").setAttribute("aria-expanded", String(by("health").getAttribute("aria-expanded") === "false"));

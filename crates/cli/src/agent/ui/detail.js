@@ -1,4 +1,4 @@
-// Everything about the role or node that was chosen, and what can be done about it. Other kinds bring their own parts.
+// Everything about the role, node or alert that was chosen, and what can be done about it. Other kinds bring their own parts.
 
 import { by, el, pill, bar, lease, clock, span } from "./dom.js";
 import { model, leaseLeft, pastOf } from "./model.js";
@@ -10,7 +10,7 @@ let parts = null;
 let closed = () => {};
 
 /** What makes the parts of each kind, from a name. */
-export const kinds = { role: roleParts, node: nodeParts };
+export const kinds = { role: roleParts, node: nodeParts, alert: alertParts };
 
 export const start = (whenClosed) => { closed = whenClosed; };
 
@@ -109,6 +109,45 @@ function roleParts(name) {
       lease(left, role.leader ? leaseLeft(role.leader) : NaN, model.nodes.get(role.leader)?.ttl_ms);
       past.tick();
     },
+  };
+}
+
+function alertParts(name) {
+  const facts = el("dl", "facts");
+  const [state, since, condition, hold] = [["State", "alert-state"], ["Since", ""], ["Condition", "alert-condition"], ["For", ""]].map(([title, item]) => fact(facts, title, item));
+  const note = el("p", "note", [], { "data-item": "alert-note" });
+  const instances = el("ul", "", [], { "data-item": "alert-instances" });
+  const told = el("ul", "", [], { "data-item": "alert-told" });
+  const acts = {
+    acknowledge: button("acknowledge", "Acknowledge…", () => ask("acknowledge", name), "primary"),
+    resolve: button("resolve", "Resolve…", () => ask("resolve", name)),
+    silence: button("silence", "Silence…", () => ask("silence", name)),
+    unsilence: button("unsilence", "End the silence…", () => ask("unsilence", name)),
+  };
+  const order = (words, said) => said && `${words} by ${said.by}${said.why ? `: ${said.why}` : ""}`;
+  const heard = (one) => el("li", one.error ? "error" : "", `${one.target}: ${one.error ? `${one.error}, after ${one.attempts}${one.given_up ? ", given up" : ""}` : `${one.status}, ${clock(Date.parse(one.at))}`}`);
+  return {
+    all: [facts, note, el("div", "buttons", Object.values(acts)), section("What fires", instances), section("Who was told", told)],
+    draw() {
+      const alert = model.alerts?.find((one) => one.alert === name);
+      text(state, alert ? pill(alert.state) : "there is no such alert", ...(alert ? [" ", pill(alert.severity)] : []));
+      if (!alert) return;
+      text(since, alert.since ? clock(Date.parse(alert.since)) : alert.last ? `last until ${clock(Date.parse(alert.last[1]))}` : "—");
+      text(condition, el("code", "", alert.condition));
+      text(hold, alert.for);
+      const until = alert.silenced_until && clock(Date.parse(alert.silenced_until));
+      const notes = [order("Acknowledged", alert.acknowledged), order("Resolved", alert.resolved), order(`Silenced until ${until}`, alert.silenced), alert.error].filter(Boolean);
+      note.hidden = !notes.length;
+      text(note, notes.join("; "));
+      text(instances, ...(alert.instances.length ? alert.instances.map((one) => el("li", "", `${one.summary}, since ${clock(Date.parse(one.since))}`)) : [el("p", "faint", "nothing")]));
+      const nobody = alert.notify.length ? `nobody yet; ${alert.notify.join(", ")} would be` : "nobody: there is no [[notify]]";
+      text(told, ...(alert.told.length ? alert.told.map(heard) : [el("p", "faint", nobody)]));
+      acts.acknowledge.disabled = !["firing", "silenced"].includes(alert.state);
+      acts.resolve.disabled = !["firing", "acknowledged", "silenced"].includes(alert.state);
+      acts.silence.hidden = !!alert.silenced;
+      acts.unsilence.hidden = !alert.silenced;
+    },
+    tick() {},
   };
 }
 

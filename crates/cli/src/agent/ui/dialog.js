@@ -5,6 +5,7 @@ import { by, el, toast } from "./dom.js";
 import { model, lookNow, lookAtAudit } from "./model.js";
 
 const role = (name) => `/v1/roles/${encodeURIComponent(name)}`;
+const alert = (name) => `/v1/alerts/${encodeURIComponent(name)}`;
 const node = (name) => `/v1/nodes/${encodeURIComponent(name)}`;
 const task = (name) => `/v1/tasks/${encodeURIComponent(name)}`;
 
@@ -34,6 +35,26 @@ const ACTS = {
     text: () => "It gives up its roles and stands for none.",
     send: (name, body) => act("POST", `${node(name)}/drain`, body),
   },
+  acknowledge: {
+    title: (name) => `Acknowledge ${name}`, yes: "Acknowledge",
+    text: () => "You look after it: nobody is reminded of it while it goes on.",
+    send: (name, body) => act("POST", `${alert(name)}/acknowledge`, body),
+  },
+  resolve: {
+    title: (name) => `Resolve ${name}`, yes: "Resolve",
+    text: () => "Those who were told hear that it is over. It stays quiet until its condition was false once.",
+    send: (name, body) => act("POST", `${alert(name)}/resolve`, body),
+  },
+  silence: {
+    title: (name) => `Silence ${name}`, yes: "Silence", choice: ["For", "for", ["1h", "4h", "1d", "7d"]],
+    text: () => "Nobody is told of anything new about it for so long.",
+    send: (name, body) => act("POST", `${alert(name)}/silence`, body),
+  },
+  unsilence: {
+    title: (name) => `End the silence of ${name}`, yes: "End it", unreasoned: true,
+    text: () => "People are told of it again.",
+    send: (name) => act("DELETE", `${alert(name)}/silence`),
+  },
   undrain: {
     title: (name) => `Let ${name} stand again`, yes: "Let it stand", unreasoned: true,
     text: () => "It stands for its roles again.",
@@ -62,8 +83,10 @@ export function ask(what, name) {
   by("confirm-title").textContent = deed.title(name);
   by("confirm-text").textContent = deed.text(name);
   by("confirm-yes").textContent = deed.yes;
-  by("confirm-to-label").hidden = !deed.to;
-  by("confirm-to").replaceChildren(...(deed.to ? model.roles.get(name)?.candidates ?? [] : []).map((to) => el("option", "", to, { value: to })));
+  const [words, , options] = choiceOf(deed, name);
+  by("confirm-to-label").hidden = !options.length && !deed.to;
+  by("confirm-to-name").textContent = words;
+  by("confirm-to").replaceChildren(...options.map((to) => el("option", "", to, { value: to })));
   by("confirm-why-label").hidden = !!deed.unreasoned;
   by("confirm-why").required = !deed.unreasoned;
   by("confirm-why").value = "";
@@ -78,12 +101,15 @@ export function ask(what, name) {
   by(deed.to ? "confirm-to" : deed.unreasoned ? "confirm-yes" : "confirm-why").focus();
 }
 
+/** What is to be chosen: a word for it, what the agent calls it, and what there is. */
+const choiceOf = (deed, name) => deed.choice ?? ["To", "to", deed.to ? model.roles.get(name)?.candidates ?? [] : []];
+
 async function confirmed(deed, name) {
   const who = by("confirm-by").value.trim();
   localStorage.setItem("tenure-by", who);
   const body = { why: by("confirm-why").value.trim() };
   if (who) body.by = who;
-  if (deed.to) body.to = by("confirm-to").value;
+  if (deed.to || deed.choice) body[choiceOf(deed, name)[1]] = by("confirm-to").value;
   if (!deed.unreasoned && !body.why) return fault("Say why: whoever looks at the audit trail will want to know.");
   by("confirm-yes").disabled = true;
   by("confirm-yes").textContent = "Asking…";

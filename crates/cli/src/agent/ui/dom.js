@@ -56,7 +56,7 @@ const TONES = {
   led: "good", silent: "bad", vacant: "warn", paused: "warn",
   live: "good", closed: "", expelled: "warn", drained: "warn",
   ok: "good", done: "good", succeeded: "good", running: "good", failed: "bad", missed: "bad", interrupted: "warn", "timed-out": "bad", cancelled: "warn",
-  firing: "bad", pending: "warn", acknowledged: "warn", resolved: "good", inactive: "good",
+  firing: "bad", pending: "warn", acknowledged: "warn", silenced: "", resolved: "good", inactive: "good",
   critical: "bad", warning: "warn",
 };
 

@@ -203,7 +203,7 @@ function heard(id, event) {
     model.history.clear();
     return tell("history");
   }
-  model.events.push({ ...event, id, subject: event.task ?? event.role ?? event.node ?? "" });
+  model.events.push({ ...event, id, subject: event.task ?? event.role ?? event.alert ?? event.node ?? "" });
   if (model.events.length > EVENTS_KEPT) model.events.splice(0, model.events.length - EVENTS_KEPT);
   if (event.role && event.scope === "cluster") {
     dirty.add(event.role);
@@ -214,6 +214,7 @@ function heard(id, event) {
   }
   // The agent reads ledgers once a second at most.
   if (event.task && model.tasks && !looking) looking = setTimeout(() => lookAtTasks().catch(lost), 1000);
+  if (event.event.startsWith("alert-")) lookAtTheRest().catch(lost);
   if (event.event.startsWith("node-")) { loaded = 0; lookSoon(); }
   tell("events");
 }

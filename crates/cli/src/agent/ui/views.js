@@ -111,10 +111,11 @@ const KINDS = {
   nodes: ["node-joined", "node-left", "node-expelled"],
   operators: ["paused", "resumed"],
   tasks: ["task-started", "task-ended", "task-passed"],
+  alerts: ["alert-firing", "alert-over", "alert-told", "alert-untold"],
   "this agent": [],
 };
 const kindOf = (event) => {
-  if (event.scope === "node" && !event.task) return "this agent";
+  if (event.scope === "node" && !event.task && !event.alert) return "this agent";
   return Object.keys(KINDS).find((kind) => KINDS[kind].includes(event.event)) ?? "this agent";
 };
 
@@ -136,6 +137,10 @@ export function sentence(event) {
     case "task-started": return `began for ${clock(Date.parse(event.tick))}, token ${event.token}`;
     case "task-ended": return `${event.state} after ${span(event.took_ms)}, for ${clock(Date.parse(event.tick))}${event.why ? `: ${event.why}` : ""}`;
     case "task-passed": return `${event.count} ${event.count > 1 ? "ticks" : "tick"} ${event.state}: ${event.why}`;
+    case "alert-firing": return `fires: ${event.summary}`;
+    case "alert-over": return "is over";
+    case "alert-told": return `${event.target} was told: ${event.status}`;
+    case "alert-untold": return `${event.target} could not be told: ${event.error}`;
     case "state-changed": return `${event.from} → ${event.to}`;
     default: {
       const known = new Set(["event", "at", "scope", "id", "node", "role", "subject", "sequence", "lease_nanos"]);
@@ -164,7 +169,7 @@ function eventList() {
       say(what, sentence(event));
       row.dataset.kind = event.event;
     },
-    open: (event) => (event.task ? openTask(event.task) : event.role ? open("role", event.role) : event.node && open("node", event.node)),
+    open: (event) => (event.task ? openTask(event.task) : event.role ? open("role", event.role) : event.alert ? open("alert", event.alert) : event.node && open("node", event.node)),
     key: (event) => event.id,
     empty: () => (model.events.length ? "No event is like that." : "Nothing has happened since this page was opened."),
   });
@@ -205,22 +210,32 @@ const when = (text) => (Number.isNaN(Date.parse(text)) ? String(text) : clock(Da
 function alertList() {
   return new List(holder("alerts"), {
     label: "Alerts",
-    head: [["Alert"], ["State"], ["Severity"], ["Since"], ["Condition"]],
-    make: (row) => { row.dataset.item = "alert"; cells(row, el("span", "name"), el("span"), el("span"), el("span", "num"), el("span", "faint")); },
+    head: [["Alert"], ["State"], ["Severity"], ["Since"], ["What it means"]],
+    make: (row) => { row.dataset.item = "alert"; cells(row, el("span", "name"), el("span"), el("span"), el("span", "num"), el("span")); },
     fill: (row, alert) => {
       const [name, state, severity, from, condition] = row.children;
       say(name, String(first(alert, "alert", "name")));
       replacePill(state, String(first(alert, "state") || "—"));
-      say(severity, String(first(alert, "severity")));
+      if (severity.textContent !== alert.severity) severity.replaceChildren(pill(alert.severity));
       say(from, when(first(alert, "since", "fired_at", "at")));
-      say(condition, String(first(alert, "summary", "condition", "why")));
+      const more = (alert.total ?? 0) > 1 ? ` (and ${alert.total - 1} more)` : "";
+      const quiet = ["inactive", "pending"].includes(alert.state);
+      say(condition, quiet ? alert.condition : `${alert.summary ?? alert.condition}${more}`);
+      condition.classList.toggle("faint", quiet);
     },
-    key: (alert) => String(first(alert, "alert", "name")),
-    empty: () => "No alert is configured.",
+    open: (alert) => open("alert", alert.alert),
+    key: (alert) => `alert/${alert.alert}`,
+    empty: () => (model.alerts?.length ? "No alert is like that." : "No alert is configured."),
   });
 }
 
 const named = (things) => (things ?? []).filter((thing) => !wanted.text || has(JSON.stringify(thing)));
+
+/** Those that fire first. */
+function alerts() {
+  const rank = (alert) => ["firing", "acknowledged", "silenced", "resolved", "pending", "inactive"].indexOf(alert.state);
+  return named(model.alerts).toSorted((a, b) => rank(a) - rank(b) || a.alert.localeCompare(b.alert));
+}
 
 /** The lanes of all roles under one axis. */
 function laneList() {
@@ -297,7 +312,7 @@ function stateChips() {
   }));
 }
 
-const ITEMS = { roles, nodes, timeline: roles, events, audit: deeds, tasks: () => named(model.tasks), alerts: () => named(model.alerts) };
+const ITEMS = { roles, nodes, timeline: roles, events, audit: deeds, tasks: () => named(model.tasks), alerts };
 
 /** Shows a view again, if it is in sight. */
 export function draw(view) {

@@ -39,7 +39,8 @@ use super::hub::Hub;
 use super::room::Room;
 use super::rules::check_batch;
 use super::{
-    Description, Entry, Kind, Name, Outcome, Query, SessionId, Signal, Store, StoreError, Takeover, Witness, Write,
+    Description, Entry, Kind, Name, Outcome, Query, SessionId, Signal, Store, StoreError, Takeover, Witness,
+    Write,
 };
 
 const STORE: &str = "mysql";
@@ -232,7 +233,11 @@ impl Store for Mysql {
     async fn close(&self) {
         self.hub.close();
         let bell = self.bell.clone();
-        let _ = self.room.run(async move { Ok(bell.silent().await) }).await;
+        let ringing = async move {
+            bell.silent().await;
+            Ok(())
+        };
+        let _ = self.room.run(ringing).await;
         self.room.close().await;
     }
 }

@@ -5,7 +5,7 @@
 //! messages themselves are.
 
 /// Which fields of a message are messages themselves.
-struct Shape(&'static [(u64, Shape)]);
+struct Shape(&'static [(u64, Self)]);
 
 const FLAT: Shape = Shape(&[]);
 /// `Message`: entries, and a snapshot, which has metadata, which have a state of the members.

@@ -1,0 +1,44 @@
+//! What is kept about alerts: one register for each, so that whoever tells people next knows what they were told.
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use tenure_core::{Key, Kind, Query};
+
+use super::Operator;
+use super::ask::TRIES;
+use crate::store::Value;
+use crate::{Error, Name};
+
+impl Operator {
+    /// What is kept about every alert. What cannot be read is left out.
+    pub async fn alerts<T: DeserializeOwned>(&self) -> Result<Vec<(Name, T)>, Error> {
+        let Some(epoch) = super::epoch(&self.store, &self.namespace).await? else { return Ok(Vec::new()) };
+        let query = Query { keys: Vec::new(), kinds: vec![(epoch, Kind::Alert)] };
+        let found = self.store.read(&self.namespace, &query).await?;
+        let read = |entry: crate::store::Entry| match entry.key {
+            Key::Named(_, _, name) => Some((name, entry.value.parse().ok()?)),
+            _ => None,
+        };
+        Ok(found.into_iter().filter_map(read).collect())
+    }
+
+    /// Changes what is kept about an alert, on top of whatever that is. Returns what is kept afterwards; none if the
+    /// change wants nothing to be written.
+    pub async fn change_alert<T: Serialize + DeserializeOwned>(
+        &self,
+        alert: &Name,
+        mut change: impl FnMut(Option<T>) -> Option<T>,
+    ) -> Result<Option<T>, Error> {
+        let key = Key::Named(self.epoch_of(alert).await?, Kind::Alert, alert.clone());
+        for _ in 0..TRIES {
+            let found = self.read_one(key.clone()).await?;
+            let version = found.as_ref().map(|entry| entry.version);
+            let before = found.and_then(|entry| entry.value.parse::<T>().ok());
+            let Some(after) = change(before) else { return Ok(None) };
+            if self.put(key.clone(), version, Some(Value::of(&after, None))).await? {
+                return Ok(Some(after));
+            }
+        }
+        Err(Error::Contended(key.to_string()))
+    }
+}
