@@ -26,8 +26,8 @@ pub(super) trait Attacked: Send {
 }
 
 /// See the [module](self).
-pub(super) struct Ground {
-    pub(super) url: String,
+pub(crate) struct Ground {
+    pub(crate) url: String,
     pub(super) about: String,
     pub(super) class: Class,
     pub(super) private: Option<Private>,
@@ -37,7 +37,7 @@ pub(super) struct Ground {
 
 impl Ground {
     /// Starts a private server, or looks at the store of that URL.
-    pub(super) async fn open(private: Option<Private>, url: &str) -> Result<Self, Exit> {
+    pub(crate) async fn open(private: Option<Private>, url: &str) -> Result<Self, Exit> {
         let server = match private {
             Some(private) => Some(in_background(move || servers::start(private)).await?),
             None => None,

@@ -71,9 +71,10 @@ impl Engine {
     pub(super) fn expel_turn(&self, session: SessionId) -> Duration {
         let place = |node: &Name| mix(session.0 as u64, node);
         let mine = place(&self.config.node);
-        let others = self.nodes.iter().filter(|(node, view)| {
-            **node != self.config.node && self.seen_alive(view.session())
-        });
+        let others = self
+            .nodes
+            .iter()
+            .filter(|(node, view)| **node != self.config.node && self.seen_alive(view.session()));
         let (mut ahead, mut all) = (0, 1);
         for (node, _) in others {
             all += 1;
@@ -170,7 +171,11 @@ mod tests {
     #[test]
     fn ranks_wait_no_longer_than_the_spread() {
         assert_eq!(step(0, 5, 3), Duration::ZERO);
-        assert!(step(1, 2, 0) >= STEP && step(1000, 1001, 3) <= SPREAD && step(usize::MAX, usize::MAX, 3) <= SPREAD);
+        assert!(
+            step(1, 2, 0) >= STEP
+                && step(1000, 1001, 3) <= SPREAD
+                && step(usize::MAX, usize::MAX, 3) <= SPREAD
+        );
         assert!((1..9).all(|rank| step(rank, 10, 0) > step(rank - 1, 10, 3)), "in their order");
     }
 

@@ -47,7 +47,8 @@ pub(super) struct Bell {
 impl Bell {
     /// A bell, and what rings it until dropped. No ring takes much longer than `patience`.
     pub(super) fn new(link: Link, patience: Duration) -> (Arc<Self>, impl Future<Output = ()> + Send) {
-        let bell = Self { asked: watch::Sender::new(0), rung: watch::Sender::new(0), crowd: AtomicU64::new(0) };
+        let bell =
+            Self { asked: watch::Sender::new(0), rung: watch::Sender::new(0), crowd: AtomicU64::new(0) };
         let bell = Arc::new(bell);
         (bell.clone(), bell.keep_ringing(link, patience))
     }
@@ -83,7 +84,9 @@ impl Bell {
     async fn wake_all(&self, link: &Link, until: Instant) {
         let mut woken = BTreeSet::new();
         while Instant::now() < until {
-            let Ok(found) = link.ask(|mut wire| async move { census(&mut wire.conn).await }).await else { return };
+            let Ok(found) = link.ask(|mut wire| async move { census(&mut wire.conn).await }).await else {
+                return;
+            };
             self.crowd.store(found.len() as u64, Ordering::Relaxed);
             let asleep = found.into_iter().filter(|(id, asleep)| *asleep && !woken.contains(id));
             let mut asleep: Vec<u64> = asleep.map(|(id, _)| id).collect();

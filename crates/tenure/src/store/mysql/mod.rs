@@ -39,7 +39,8 @@ use super::hub::Hub;
 use super::room::Room;
 use super::rules::check_batch;
 use super::{
-    Description, Entry, Kind, Name, Outcome, Query, SessionId, Signal, Store, StoreError, Takeover, Witness, Write,
+    Description, Entry, Kind, Name, Outcome, Query, SessionId, Signal, Store, StoreError, Takeover, Witness,
+    Write,
 };
 
 const STORE: &str = "mysql";

@@ -28,17 +28,24 @@ pub(crate) async fn a_late_renewal_touches_no_successor<R: Rig>() {
     world.judge();
 }
 
-/// The claim is carried out, and its answer waits for longer than the lease: it never grants anything. What is in the name of
-/// a session that is over is claimed anew.
+/// The claim is carried out, and its answer waits for longer than the lease, in the network or, where there is none, before
+/// the node: it never grants anything. What is in the name of a session that is over is claimed anew.
 pub(crate) async fn a_late_claim_is_no_grant<R: Rig>() {
     let rig = std::sync::Arc::new(R::start().await);
     let settings = Settings { ttl: Some(TTL), ..Settings::default() };
     let mut world = World::<R>::empty(rig, "default", settings);
     let only = world.join("only", false).await;
-    until("it has looked around", || world.members[only].tap.asked().beats >= 4).await;
-    // Not on the link: there a claim could wait behind another question whose answer is held.
-    world.members[only].tap.set(Way::Down, Flow::Hold);
-    world.members[only].candidate.set_eligible(true);
+    let member = &world.members[only];
+    until("it has looked around", || member.tap.asked().beats >= 4).await;
+    // Nothing else may be under way: the claim could wait behind another question whose answer is held.
+    match &member.proxy {
+        Some(proxy) => {
+            let hold = proxy.holder(Way::Down);
+            member.tap.ambush(hold);
+        }
+        None => member.tap.set(Way::Down, Flow::Hold),
+    }
+    member.candidate.set_eligible(true);
     let claimed = async {
         loop {
             let found = world.registers(Kind::Role).await;
@@ -48,9 +55,11 @@ pub(crate) async fn a_late_claim_is_no_grant<R: Rig>() {
         }
     };
     let late = soon("the claim is carried out", claimed).await;
+    until("its answer waits", || world.is_waiting(only, Way::Down)).await;
     tokio::time::sleep(2 * TTL).await;
     assert_eq!(world.judge().stints, [], "nobody leads on what it does not know");
-    world.members[only].tap.set(Way::Down, Flow::Pass);
+    world.heal(only);
+    member.tap.set(Way::Up, Flow::Pass);
     world.leader_after(late).await;
     assert!(world.judge().stints.iter().all(|stint| stint.token > late.0));
 }
