@@ -34,9 +34,9 @@ pub(crate) async fn a_late_claim_is_no_grant<R: Rig>() {
     world.known_to_all(first.token).await;
     let (heir, member) = (1 - first.nth, &world.members[1 - first.nth]);
     // Nothing else may be under way: the claim could wait behind another question whose answer is held.
-    match &member.proxy {
-        Some(proxy) => member.tap.ambush(proxy.holder(Way::Down)),
-        None => member.tap.set(Way::Down, Flow::Hold),
+    match (&member.proxy, member.tap.clone()) {
+        (Some(proxy), tap) => tap.ambush(proxy.holder(Way::Down)),
+        (None, tap) => member.tap.ambush(move || tap.set(Way::Down, Flow::Hold)),
     }
     world.members[first.nth].candidate.set_eligible(false);
     let claimed = async {
