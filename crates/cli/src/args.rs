@@ -612,6 +612,9 @@ pub struct BenchArgs {
     /// With how many roles on one node
     #[arg(long, default_value_t = 10_000)]
     pub roles: u32,
+    /// Start a private server of this kind, and measure there; otherwise --store is used
+    #[arg(long, value_enum)]
+    pub private: Option<Private>,
     /// Plays the node that is killed
     #[arg(long, hide = true)]
     pub victim: bool,
@@ -659,7 +662,7 @@ pub struct TortureArgs {
     pub member: Option<String>,
 }
 
-/// A server that is started for the torture, and gone after it.
+/// A server that is started for one torture or bench, and gone after it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Private {
     /// The embedded store.

@@ -123,8 +123,8 @@ async fn a_transfer_waits_for_its_target_and_refuses_a_stranger() {
     for target in ["a", "b", "c", "a"] {
         let target = Name::new(target).unwrap();
         let leader = loop {
-            // The first look may come before the nodes have seen each other beat; and a third one that has not seen the
-            // target beat does not wait for it, which is told as being outrun: whoever asks asks again.
+            // The first look may come before the nodes have seen each other beat; and on a slow machine the target may take
+            // longer than it is left, which is told as being outrun: whoever asks asks again.
             match soon(asking.transfer(&role, &target, "a test", PATIENCE, PATIENCE)).await {
                 Ok(leader) => break leader,
                 Err(

@@ -74,7 +74,7 @@ pub(super) async fn hand_over(bench: &Bench, figures: &mut Figures) -> Result<()
     }
     drop(tenure);
     let floor = floor(bench).await?;
-    figures.against("clean hand-over", &spread, &floor, "≤ 3 ×");
+    figures.against("clean hand-over", &spread, &floor, bench.hand_over_target());
     join_all(nodes.iter().map(Node::stop)).await;
     Ok(())
 }

@@ -43,8 +43,8 @@ pub(super) struct Attack {
 const TRIES: u32 = 60;
 
 /// See the [module](self).
-pub(super) struct Ground {
-    pub(super) url: String,
+pub(crate) struct Ground {
+    pub(crate) url: String,
     pub(super) about: String,
     pub(super) class: Class,
     pub(super) private: Option<Private>,
@@ -55,7 +55,7 @@ pub(super) struct Ground {
 
 impl Ground {
     /// Starts a private server, or looks at the store of that URL.
-    pub(super) async fn open(private: Option<Private>, url: &str, kinds: &[Kind]) -> Result<Self, Exit> {
+    pub(crate) async fn open(private: Option<Private>, url: &str, kinds: &[Kind]) -> Result<Self, Exit> {
         let small_disk = kinds.contains(&Kind::DiskFull);
         let server = match private {
             Some(private) => Some(in_background(move || servers::start(private, small_disk)).await?),

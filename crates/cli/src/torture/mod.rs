@@ -16,7 +16,7 @@ mod crew;
 mod evidence;
 mod fault;
 mod fence;
-mod ground;
+pub(crate) mod ground;
 mod links;
 mod member;
 mod nemesis;

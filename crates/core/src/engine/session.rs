@@ -260,7 +260,7 @@ impl Engine {
     fn send_opening(&mut self, own: Own, cx: &mut Cx<'_>) {
         let put = own.version.map(|version| (version, Record::Session(own.record.clone())));
         let witnessed = own.record.takeover == Takeover::OnDisconnect;
-        let write = Write { key: self.session_key(own.id), expect: None, put, ring: true, witnessed };
+        let write = Write { key: self.session_key(own.id), expect: None, put, ring: false, witnessed };
         let op = self.send_writes(vec![write], Purpose::Open, cx);
         self.session = Session::Opening { op, sent_at: self.now.time, own };
     }

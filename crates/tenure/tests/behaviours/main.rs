@@ -56,17 +56,20 @@ on_every_store! { redis on crate::rigs::redis::Redis,
     servers::{
         a_server_that_is_killed_and_comes_back, connections_killed_again_and_again, replies_cut_in_the_middle,
         a_slow_and_narrow_link, credentials_that_are_refused_later, a_link_that_is_refused_and_reset,
+        nothing_hangs_on_a_link_that_swallows_everything,
     },
 }
 on_every_store! { mysql on crate::rigs::mysql::Mysql,
     servers::{
         a_server_that_is_killed_and_comes_back, connections_killed_again_and_again, replies_cut_in_the_middle,
         a_slow_and_narrow_link, credentials_that_are_refused_later, a_link_that_is_refused_and_reset,
+        nothing_hangs_on_a_link_that_swallows_everything,
     },
 }
 on_every_store! { postgres on crate::rigs::postgres::Postgres,
     servers::{
         a_server_that_is_killed_and_comes_back, connections_killed_again_and_again, replies_cut_in_the_middle,
         a_slow_and_narrow_link, credentials_that_are_refused_later, a_link_that_is_refused_and_reset,
+        nothing_hangs_on_a_link_that_swallows_everything,
     },
 }

@@ -26,13 +26,20 @@ pub(crate) struct Asked {
     pub(crate) claims: u64,
 }
 
+/// Something done to a claim on its way.
+type Ambush = Box<dyn FnOnce() + Send>;
+
 /// A store with a tap on it.
-#[derive(Debug)]
 pub(crate) struct Tap {
     inner: SharedStore,
     gates: [watch::Sender<Flow>; 2],
     waiting: [AtomicU64; 2],
     deaf: AtomicBool,
+    /// How many operations the store was given, and how many it has done with.
+    begun: AtomicU64,
+    ended: AtomicU64,
+    /// What is done just before the next claim is sent, when nothing else is under way.
+    ambush: Mutex<Option<Ambush>>,
     asked: Mutex<Asked>,
     written: Mutex<Vec<(Key, Option<Value>)>>,
 }
@@ -44,6 +51,9 @@ impl Tap {
             gates: std::array::from_fn(|_| watch::Sender::new(Flow::Pass)),
             waiting: Default::default(),
             deaf: AtomicBool::new(false),
+            begun: AtomicU64::new(0),
+            ended: AtomicU64::new(0),
+            ambush: Mutex::default(),
             asked: Mutex::default(),
             written: Mutex::default(),
         }
@@ -57,6 +67,34 @@ impl Tap {
     /// How many requests or answers wait.
     pub(crate) fn waiting(&self, way: Way) -> u64 {
         self.waiting[way as usize].load(Ordering::SeqCst)
+    }
+
+    /// How many operations the store was given, and how many it has done with.
+    pub(crate) fn under_way(&self) -> (u64, u64) {
+        let ended = self.ended.load(Ordering::SeqCst);
+        (self.begun.load(Ordering::SeqCst), ended)
+    }
+
+    /// Does this just before the next claim is sent. Nothing else of this node is under way then, nor comes after it until
+    /// requests pass again.
+    pub(crate) fn ambush(&self, act: impl FnOnce() + Send + 'static) {
+        *self.ambush.lock().expect("no panic with it") = Some(Box::new(act));
+    }
+
+    /// Lets a request of this node through.
+    async fn let_through(&self, writes: &[Write]) {
+        let ambush = self.ambush.lock().expect("no panic with it").take_if(|_| writes.iter().any(is_claim));
+        match ambush {
+            None => self.gate(Way::Up).await,
+            Some(act) => {
+                self.set(Way::Up, Flow::Hold);
+                while self.under_way().0 > self.under_way().1 {
+                    tokio::time::sleep(std::time::Duration::from_millis(1)).await;
+                }
+                act();
+            }
+        }
+        self.begun.fetch_add(1, Ordering::SeqCst);
     }
 
     /// Whether the bell is never heard.
@@ -95,10 +133,8 @@ impl Tap {
         asked.operations += 1;
         asked.rows += writes.len() as u64;
         for write in writes {
-            let value = write.put.as_ref().map(|(_, value)| value);
-            let claims = value.is_some_and(|value| value.json.contains("\"holder\""));
             asked.beats += u64::from(write.key.kind() == Kind::Session);
-            asked.claims += u64::from(write.key.kind() == Kind::Role && claims);
+            asked.claims += u64::from(is_claim(write));
         }
         drop(asked);
         let mut written = self.written.lock().expect("no panic with it");
@@ -108,6 +144,17 @@ impl Tap {
                 .map(|write| (write.key.clone(), write.put.as_ref().map(|(_, value)| value.clone()))),
         );
     }
+}
+
+impl fmt::Debug for Tap {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Tap").field("inner", &self.inner).finish_non_exhaustive()
+    }
+}
+
+fn is_claim(write: &Write) -> bool {
+    let value = write.put.as_ref().map(|(_, value)| value);
+    write.key.kind() == Kind::Role && value.is_some_and(|value| value.json.contains("\"holder\""))
 }
 
 /// What was sent is on its way, whether its sender still waits or not; so it runs by itself.
@@ -129,8 +176,9 @@ impl Layer for Tapped {
     async fn read(&self, namespace: &Name, query: &Query) -> Result<Vec<Entry>, StoreError> {
         let (tap, namespace, query) = (self.0.clone(), namespace.clone(), query.clone());
         let sent = async move {
-            tap.gate(Way::Up).await;
+            tap.let_through(&[]).await;
             let found = tap.inner.read(&namespace, &query).await;
+            tap.ended.fetch_add(1, Ordering::SeqCst);
             tap.note_read(found.as_ref().map_or(0, Vec::len));
             tap.gate(Way::Down).await;
             found
@@ -142,8 +190,9 @@ impl Layer for Tapped {
         let (tap, namespace, writes) = (self.0.clone(), namespace.clone(), writes.to_vec());
         let sent = async move {
             tap.note_writes(&writes);
-            tap.gate(Way::Up).await;
+            tap.let_through(&writes).await;
             let outcomes = tap.inner.write(&namespace, &writes).await;
+            tap.ended.fetch_add(1, Ordering::SeqCst);
             tap.gate(Way::Down).await;
             outcomes
         };

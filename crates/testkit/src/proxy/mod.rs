@@ -136,6 +136,13 @@ impl Proxy {
         self.change(way, |road| road.flow = Flow::Hold);
     }
 
+    /// What holds bytes that way when it is called, for whoever cannot have the proxy itself.
+    #[must_use]
+    pub fn holder(&self, way: Way) -> impl FnOnce() + Send + use<> {
+        let weather = self.weather.clone();
+        move || weather.send_modify(|weather| weather.roads[way as usize].flow = Flow::Hold)
+    }
+
     /// Bytes vanish, that way.
     pub fn lose(&self, way: Way) {
         self.change(way, |road| road.flow = Flow::Lose);

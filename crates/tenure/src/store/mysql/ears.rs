@@ -115,8 +115,8 @@ impl Listener {
     async fn listen(self) {
         let (mut backoff, mut seen) = (Backoff::default(), None);
         loop {
-            match timeout(self.settings.timeout, self.open()).await {
-                Ok(Ok(Some((ear, rung)))) => {
+            match self.open().await {
+                Ok(Some((ear, rung))) => {
                     backoff = Backoff::default();
                     if seen.is_some_and(|seen| rung < seen) {
                         // An older state was restored.
@@ -132,12 +132,8 @@ impl Listener {
                     }
                     self.hearing.send_replace(Hearing::Trying);
                 }
-                Ok(Ok(None)) => drop(self.hearing.send_replace(Hearing::Pooled)),
-                Ok(Err(error)) => drop(self.hearing.send_replace(Hearing::Failed(error.to_string()))),
-                Err(_) => {
-                    let error = no_answer(&self.settings).to_string();
-                    self.hearing.send_replace(Hearing::Failed(error));
-                }
+                Ok(None) => drop(self.hearing.send_replace(Hearing::Pooled)),
+                Err(error) => drop(self.hearing.send_replace(Hearing::Failed(error.to_string()))),
             }
             self.link.suspect();
             backoff.wait().await;
@@ -146,14 +142,20 @@ impl Listener {
 
     /// The connection, and the number of the last ring; none if something stands between.
     async fn open(&self) -> Result<Option<(Ear, u64)>, StoreError> {
-        if !self.link.session().await?.direct {
+        let late = |_| Err(no_answer(&self.settings));
+        let session = timeout(self.settings.timeout, self.link.session()).await.unwrap_or_else(late)?;
+        if !session.direct {
             return Ok(None);
         }
-        let (mut conn, server) = connect(&self.settings, None).await?;
-        let bed = if server.is_mariadb() { Some(self.make_bed().await?) } else { None };
-        let failed = |error| fault::connecting(&self.settings.place, &error);
-        let rung = conn.query_first("SELECT seq FROM tenure_bell").await.map_err(failed)?;
-        Ok(server.direct.then_some((Ear { conn, bed }, rung.unwrap_or_default())))
+        let bed = if session.is_mariadb { Some(self.make_bed().await?) } else { None };
+        let connecting = async {
+            let (mut conn, server) = connect(&self.settings, None).await?;
+            let failed = |error| fault::connecting(&self.settings.place, &error);
+            let rung = conn.query_first("SELECT seq FROM tenure_bell").await.map_err(failed)?;
+            Ok(server.direct.then_some((Ear { conn, bed }, rung.unwrap_or_default())))
+        };
+        let late = |_| Err(no_answer(&self.settings));
+        timeout(self.settings.timeout, connecting).await.unwrap_or_else(late)
     }
 
     /// Has the connection for operations hold the lock that the ear waits for.

@@ -70,7 +70,11 @@ impl Link {
         if session.broken.is_cancelled() {
             return Err(self.unreachable());
         }
-        match timeout_at(until, question(wire)).await {
+        // Whoever stops waiting in the middle leaves an answer on the wire that the next would take for its own.
+        let abandoned = session.broken.clone().drop_guard();
+        let answered = timeout_at(until, question(wire)).await;
+        abandoned.disarm();
+        match answered {
             Ok(Ok(answer)) => Ok(answer),
             Ok(Err(fault)) => {
                 if fault::ends_connection(&fault.error) {

@@ -20,6 +20,7 @@ pub(super) struct Session {
     pub(super) wire: Arc<Mutex<Wire>>,
     /// Whether nothing stands between us and the server.
     pub(super) direct: bool,
+    pub(super) is_mariadb: bool,
     pub(super) memory: Memory,
     /// Set when an answer did not come in time: what comes later must not be taken for another's.
     pub(super) broken: CancellationToken,
@@ -62,7 +63,8 @@ impl Session {
         let identity = format!("mysql:{server_id}:{uuid}:{database}:{id}");
         let memory = Memory { identity, rung, flushed: server.flushed() };
         let wire = Arc::new(Mutex::new(Wire { conn, locks: BTreeSet::new() }));
-        Ok(Self { wire, direct: server.direct, memory, broken: CancellationToken::new() })
+        let is_mariadb = server.is_mariadb();
+        Ok(Self { wire, direct: server.direct, is_mariadb, memory, broken: CancellationToken::new() })
     }
 }
 

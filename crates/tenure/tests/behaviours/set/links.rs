@@ -1,8 +1,6 @@
 //! Links that deliver late, one way only, or without the bell.
 
-use tenure::Settings;
-use tenure::store::Kind;
-use tenure_core::record::{Role, SessionState};
+use tenure_core::record::SessionState;
 use tenure_testkit::proxy::{Flow, Way};
 
 use crate::rig::Rig;
@@ -28,31 +26,36 @@ pub(crate) async fn a_late_renewal_touches_no_successor<R: Rig>() {
     world.judge();
 }
 
-/// The claim is carried out, and its answer waits for longer than the lease: it never grants anything. What is in the name of
-/// a session that is over is claimed anew.
+/// The claim is carried out, and its answer waits for longer than the lease, in the network or, where there is none, before
+/// the node: it never grants anything. What is in the name of a session that is over is claimed anew.
 pub(crate) async fn a_late_claim_is_no_grant<R: Rig>() {
-    let rig = std::sync::Arc::new(R::start().await);
-    let settings = Settings { ttl: Some(TTL), ..Settings::default() };
-    let mut world = World::<R>::empty(rig, "default", settings);
-    let only = world.join("only", false).await;
-    until("it has looked around", || world.members[only].tap.asked().beats >= 4).await;
-    // Not on the link: there a claim could wait behind another question whose answer is held.
-    world.members[only].tap.set(Way::Down, Flow::Hold);
-    world.members[only].candidate.set_eligible(true);
+    let world = World::<R>::of(2).await;
+    let first = world.leader().await;
+    world.known_to_all(first.token).await;
+    let (heir, member) = (1 - first.nth, &world.members[1 - first.nth]);
+    // Nothing else may be under way: the claim could wait behind another question whose answer is held.
+    match (&member.proxy, member.tap.clone()) {
+        (Some(proxy), tap) => tap.ambush(proxy.holder(Way::Down)),
+        (None, tap) => member.tap.ambush(move || tap.set(Way::Down, Flow::Hold)),
+    }
+    world.members[first.nth].candidate.set_eligible(false);
     let claimed = async {
         loop {
-            let found = world.registers(Kind::Role).await;
-            if let Some(role) = found.first() {
-                break role.value.parse::<Role>().expect("a role").token;
+            let (_, role) = world.role().await;
+            if role.token > first.token {
+                break role.token;
             }
         }
     };
     let late = soon("the claim is carried out", claimed).await;
+    until("its answer waits", || world.is_waiting(heir, Way::Down)).await;
     tokio::time::sleep(2 * TTL).await;
-    assert_eq!(world.judge().stints, [], "nobody leads on what it does not know");
-    world.members[only].tap.set(Way::Down, Flow::Pass);
+    let led = |late: u64| world.judge().stints.iter().any(|stint| stint.token == late);
+    assert!(!led(late.0), "nobody leads on what it does not know");
+    world.heal(heir);
+    member.tap.set(Way::Up, Flow::Pass);
     world.leader_after(late).await;
-    assert!(world.judge().stints.iter().all(|stint| stint.token > late.0));
+    assert!(!led(late.0), "not even afterwards");
 }
 
 /// A leader that is heard but hears nothing is as good as silent, and so is one that hears and is not heard.

@@ -4,7 +4,7 @@ use tenure::event::What;
 use tenure::store::Kind;
 
 use crate::rig::Rig;
-use crate::world::{TTL, World, soon};
+use crate::world::{World, soon};
 
 /// Once the leader can find out, and once it cannot.
 pub(crate) async fn a_session_deleted_by_hand<R: Rig>() {
@@ -43,23 +43,23 @@ pub(crate) async fn a_role_deleted_by_force<R: Rig>() {
     assert!(world.members.iter().any(|member| member.told(alarmed)), "people are told");
 }
 
-/// It is only what a node says of itself: who leads does not change by it. (The node writes it again when it next has something
-/// to say.)
+/// It is only what a node says of itself: who leads does not change by it, and it is said again within some beats, though
+/// the node has nothing new to say.
 pub(crate) async fn a_node_deleted_by_hand<R: Rig>() {
     let world = World::<R>::of(2).await;
     let first = world.leader().await;
     world.known_to_all(first.token).await;
-    let name = world.members[first.nth].node.name().to_string();
-    let found = world.registers(Kind::Node).await;
-    let said = found.into_iter().find(|entry| entry.key.name() == name.as_str()).expect("it has said so");
-    world.rig.delete(world.namespace(), &said.key).await;
-    tokio::time::sleep(2 * TTL).await;
+    for member in &world.members {
+        let name = member.node.name().as_str();
+        let found = world.registers(Kind::Node).await;
+        let said = found.into_iter().find(|entry| entry.key.name() == name).expect("it has said so");
+        world.rig.delete(world.namespace(), &said.key).await;
+        let back = async {
+            while !world.registers(Kind::Node).await.iter().any(|entry| entry.key.name() == name) {}
+        };
+        soon("it says it again", back).await;
+    }
     assert!(world.leader().await.token >= first.token);
-    world.members[first.nth].candidate.set_priority(1);
-    let back = async {
-        while !world.registers(Kind::Node).await.iter().any(|entry| entry.key.name() == name.as_str()) {}
-    };
-    soon("it says it again", back).await;
     world.judge();
 }
 

@@ -1,12 +1,14 @@
 //! Servers that die, throw nodes out, or are reached over bad links.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use tenure::Token;
-use tenure_testkit::proxy::{Proxy, Way};
+use tenure::event::What;
+use tenure_testkit::proxy::{Flow, Proxy, Way};
 
 use crate::rig::Rig;
-use crate::world::{TTL, World, until};
+use crate::world::{TTL, World, soon, until};
 
 fn proxies<R: Rig>(world: &World<R>) -> impl Iterator<Item = &Proxy> {
     world.members.iter().filter_map(|member| member.proxy.as_ref())
@@ -101,4 +103,27 @@ pub(crate) async fn a_link_that_is_refused_and_reset<R: Rig>() {
     link.heal();
     world.known_to(&[first.nth], next.token).await;
     world.judge();
+}
+
+/// A link that swallows everything without a word, one way or both: the leader stops in time, another follows, and nothing
+/// hangs: whatever the leader asked comes to an end, and so does a leader that is told to stop there.
+pub(crate) async fn nothing_hangs_on_a_link_that_swallows_everything<R: Rig>() {
+    let rig = Arc::new(R::start().await);
+    for (nth, ways) in [&[Way::Up][..], &[Way::Down], &[Way::Up, Way::Down]].into_iter().enumerate() {
+        let world = World::on(rig.clone(), &format!("hole-{nth}"), 2).await;
+        let first = world.leader().await;
+        world.known_to_all(first.token).await;
+        ways.iter().for_each(|way| world.set_link(first.nth, *way, Flow::Lose));
+        let cut = &world.members[first.nth];
+        let next = world.leader_after(first.token).await;
+        assert_ne!(next.nth, first.nth);
+        let lost = |what: &What| matches!(what, What::Lost { token, .. } if *token == first.token);
+        until("it knows that it does not lead", || cut.told(lost)).await;
+        let (begun, _) = cut.tap.under_way();
+        until("all that it asked has ended", || cut.tap.under_way().1 >= begun).await;
+        soon("it stops", cut.node.stop()).await;
+        world.judge();
+        world.heal(first.nth);
+        world.stop().await;
+    }
 }
