@@ -30,11 +30,11 @@ fn main() {
         floors(&group).await;
         throughput(&group).await;
         role_hand_over(&group).await;
-        raft_leader_ends(&mut group, kills, "stopped", Processes::stop).await;
+        raft_leader_ends(&mut group, kills.min(60), "stopped", Processes::stop).await;
         raft_leader_ends(&mut group, kills, "killed", Processes::kill).await;
         recovery(&mut group).await;
         drop(group);
-        role_fail_over(kills.min(60)).await;
+        role_fail_over(kills.min(40)).await;
     });
 }
 
@@ -128,7 +128,9 @@ async fn raft_leader_ends(group: &mut Processes, rounds: u32, how: &str, end: fn
         let client = group.client();
         let leader = raft_leader(group, &client).await;
         end(group, leader);
-        figures.saturating_record(next_write(&client, &format!("{how}{round}")).await);
+        let begun = Instant::now();
+        must_write(&client, put(&format!("{how}{round}"), None, 1)).await;
+        record(&mut figures, begun);
         group.start(leader, &[]);
     }
     show(&format!("the next write after the Raft leader was {how}"), &figures);
@@ -166,7 +168,7 @@ async fn recovery(group: &mut Processes) {
     group.power_loss();
     let started = Instant::now();
     group.start_all(&[]);
-    next_write(&client, "recovered").await;
+    must_write(&client, put("recovered", None, 1)).await;
     println!(
         "{:>9.0} ms from starting all members to the next write, 60000 registers of 1 kB, log of {:.0} MB",
         started.elapsed().as_millis(),
@@ -192,7 +194,7 @@ async fn role_fail_over(rounds: u32) {
         group.kill(working.0);
         let next = next_worker(&mut tail, killed).await;
         let figures = if leader == working.0 { &mut both } else { &mut one };
-        figures.saturating_record((next.1 - killed) / 1000);
+        figures.record((next.1 - killed) / 1000).expect("in range");
         group.start(working.0, &[]);
         working = next;
     }
@@ -217,18 +219,12 @@ fn began(note: &Note) -> Option<(usize, u64)> {
     began.then(|| (note.node[1..].parse().expect("a number"), note.t))
 }
 
-async fn next_write(client: &Peers, name: &str) -> u64 {
-    let started = Instant::now();
-    must_write(client, put(name, None, 1)).await;
-    u64::try_from(started.elapsed().as_micros()).unwrap_or(u64::MAX)
-}
-
 fn histogram() -> Histogram<u64> {
     Histogram::new(3).expect("a histogram")
 }
 
 fn record(times: &mut Histogram<u64>, since: Instant) {
-    times.saturating_record(u64::try_from(since.elapsed().as_micros()).unwrap_or(u64::MAX));
+    times.record(u64::try_from(since.elapsed().as_micros()).unwrap_or(u64::MAX)).expect("in range");
 }
 
 fn show(what: &str, figures: &Histogram<u64>) {

@@ -233,8 +233,8 @@ async fn a_member_that_was_away_for_long_is_sent_a_snapshot() {
     let town = settled(3).await;
     town.close(2).await;
     let (client, log) = (town.client(), town.dir(0).join("log"));
-    let (filler, mut longest, mut shortened) = ("x".repeat(40_000), 0, false);
-    for nth in 1..=800_u128 {
+    let (filler, mut longest, mut shortened) = ("x".repeat(200_000), 0, false);
+    for nth in 1..=100_u128 {
         let mut write = put("big", (nth > 1).then_some(nth - 1), nth);
         write.put = write.put.map(|(version, _)| (version, Value::of(&filler, None)));
         must_write(&*client, write).await;
@@ -242,13 +242,13 @@ async fn a_member_that_was_away_for_long_is_sent_a_snapshot() {
         shortened |= length < longest;
         longest = longest.max(length);
     }
-    assert!(shortened, "32 MB were written, and the log was never shortened");
-    assert!(longest < 30_000_000, "the log grew to {longest} bytes");
-    reads(&town.member(2), "big", 800).await;
+    assert!(shortened, "20 MB were written, and the log was never shortened");
+    assert!(longest < 15_000_000, "the log grew to {longest} bytes");
+    reads(&town.member(2), "big", 100).await;
     // What it was sent is on its disk: it knows it again, also when it is needed for a majority.
     town.close(2).await;
     town.close(0).await;
-    reads(&town.member(2), "big", 800).await;
+    reads(&town.member(2), "big", 100).await;
 }
 
 /// Three members carry a hundred candidates that are clients: one leads, and when it gives up, another one does.

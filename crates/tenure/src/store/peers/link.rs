@@ -26,7 +26,7 @@ fn backoff(failures: u32) -> Duration {
     base + base * u32::try_from(KernelEntropy.nonce() % 1000).unwrap_or(0) / 1000
 }
 
-/// Sends what comes, until nobody can send any more.
+/// Keeps up a connection and sends what comes, until nobody can send any more.
 pub(super) async fn run(
     shared: Weak<Shared>,
     id: u64,
@@ -35,7 +35,7 @@ pub(super) async fn run(
     up: Arc<AtomicBool>,
 ) {
     let mut failures = 0;
-    while let Some(first) = messages.recv().await {
+    while !messages.is_closed() {
         let Some(strong) = shared.upgrade() else { return };
         match greet(&strong, id, &address).await {
             Ok((mut mouth, ear)) => {
@@ -44,11 +44,10 @@ pub(super) async fn run(
                 up.store(true, Ordering::Relaxed);
                 drop(strong);
                 let over = tokio::spawn(until_closed(ear));
-                send_all(&shared, &mut mouth, first, &mut messages, over).await;
+                send_all(&shared, &mut mouth, &mut messages, over).await;
                 up.store(false, Ordering::Relaxed);
             }
             Err(error) => {
-                report_snapshot(&strong, &first, false);
                 tracing::debug!(member = %address, "{error}");
                 if error.retry() == Retry::Never {
                     strong.set_trouble(Some((error.message().to_owned(), true)));
@@ -118,28 +117,25 @@ async fn until_closed(mut ear: Ear) {
 async fn send_all(
     shared: &Weak<Shared>,
     mouth: &mut Mouth,
-    first: Message,
     messages: &mut mpsc::Receiver<Message>,
     mut over: tokio::task::JoinHandle<()>,
 ) {
-    let mut next = Some(first);
-    while let Some(message) = next.take() {
+    loop {
+        let next = match messages.try_recv() {
+            Ok(message) => Some(message),
+            Err(_) if mouth.flush().await.is_err() => break,
+            Err(_) => tokio::select! {
+                _ = &mut over => break,
+                message = messages.recv() => message,
+            },
+        };
+        let Some(message) = next else { break };
         let sent = put(mouth, &message).await;
         if let Some(shared) = shared.upgrade() {
             report_snapshot(&shared, &message, sent.is_ok());
         }
         if sent.is_err() {
             break;
-        }
-        next = messages.try_recv().ok();
-        if next.is_none() {
-            if mouth.flush().await.is_err() {
-                break;
-            }
-            next = tokio::select! {
-                _ = &mut over => break,
-                message = messages.recv() => message,
-            };
         }
     }
     over.abort();

@@ -90,7 +90,7 @@ mod tests {
     /// snapshot.
     #[test]
     fn nested_groups_are_refused_wherever_they_are() {
-        let groups = vec![0xf3, 0x01].repeat(500_000);
+        let groups = [0xf3, 0x01].repeat(500_000);
         let framed = |field: u8, content: &[u8]| {
             let mut bytes = vec![field << 3 | 2];
             let mut length = content.len();

@@ -109,12 +109,18 @@ impl Shared {
     /// Sends a message to another member; false if there is no way to it now.
     pub(super) fn send(self: &Arc<Self>, message: &Message) -> bool {
         let Some(address) = self.address(message.to) else { return false };
+        self.keep_link(message.to, address);
+        let links = lock(&self.links);
+        links.get(&message.to).is_some_and(|link| link.outbox.try_send(message.clone()).is_ok())
+    }
+
+    /// Sees to it that there is a link to that member, at that address.
+    fn keep_link(self: &Arc<Self>, id: u64, address: String) {
         let address = lock(&self.routes).get(&address).cloned().unwrap_or(address);
         let mut links = lock(&self.links);
-        if links.get(&message.to).is_none_or(|link| link.address != address) {
-            links.insert(message.to, self.start_link(message.to, address));
+        if links.get(&id).is_none_or(|link| link.address != address) {
+            links.insert(id, self.start_link(id, address));
         }
-        links.get(&message.to).is_some_and(|link| link.outbox.try_send(message.clone()).is_ok())
     }
 
     fn start_link(self: &Arc<Self>, id: u64, address: String) -> Link {
@@ -190,9 +196,14 @@ impl Shared {
         lock(&self.clients).push(client);
     }
 
-    pub(super) fn set_roster(&self, roster: Roster) {
+    /// Notes how the group looks, and links up with everybody in it: also with those to whom there is nothing to say
+    /// yet, so that it is known whether they can be reached.
+    pub(super) fn set_roster(self: &Arc<Self>, roster: Roster) {
         lock(&self.links)
             .retain(|id, _| roster.seats.is_empty() || roster.seats.iter().any(|seat| seat.id == *id));
+        for seat in roster.seats.iter().filter(|seat| seat.id != roster.me) {
+            self.keep_link(seat.id, seat.address.clone());
+        }
         *lock(&self.roster) = roster;
     }
 
