@@ -6,11 +6,11 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tenure::ledger::{Record, Run, RunState};
+use tenure::operator::Act;
 use tenure::schedule::{OnStop, Overlap, Place, RunContext, Schedule, Task, TaskSettings};
 use tenure::store::{Fate, Kind, Outcome, Query, Store};
 use tenure::testing::{Memory, on};
 use tenure::work::{Group, Mode};
-use tenure::operator::Act;
 use tenure::{Name, Node, Operator, Token, Wall};
 use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;

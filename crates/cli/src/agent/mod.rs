@@ -144,7 +144,8 @@ impl Running<'_> {
     async fn until_stopped(mut self, mut signals: Signals) -> Result<Exit, Exit> {
         let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
         let roster = self.app.roster.clone();
-        let everywhere = tokio::spawn(async move { roster.run_everywhere(async { _ = stopped.await }).await });
+        let everywhere =
+            tokio::spawn(async move { roster.run_everywhere(async { _ = stopped.await }).await });
         let period = self.manager.watchdog();
         let mut watchdog = tokio::time::interval(period.unwrap_or(Duration::from_secs(3600)));
         loop {

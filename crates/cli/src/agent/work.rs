@@ -92,7 +92,8 @@ impl Holder {
 
 /// A command as a worker.
 fn worker(work: &WorkConfig) -> Worker {
-    let (config, ready) = (Arc::new(work.clone()), work.health.clone().filter(|_| work.ready_within.is_some()));
+    let (config, ready) =
+        (Arc::new(work.clone()), work.health.clone().filter(|_| work.ready_within.is_some()));
     let mut worker = Worker::new(work.name.as_str(), move |scope| run(scope, config.clone(), ready.clone()))
         .restart(work.restart)
         .backoff(work.backoff)
@@ -104,7 +105,8 @@ fn worker(work: &WorkConfig) -> Worker {
     if let Some(health) = &work.health {
         let (name, asked) = (work.name.to_string(), health.clone());
         let check = move |scope| ask(scope, name.clone(), asked.check.clone());
-        worker = worker.health(Health::every(health.every, check).within(health.within).failures(health.failures));
+        worker =
+            worker.health(Health::every(health.every, check).within(health.within).failures(health.failures));
     }
     worker
 }

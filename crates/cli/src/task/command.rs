@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use futures_util::future::{BoxFuture, FutureExt};
-use tenure::{Lead, Node};
 use tenure::schedule::{Done, Failed, RunContext, Runner};
+use tenure::{Lead, Node};
 
 use crate::output::time::Stamp;
 use crate::process::{Command, Ended, Exit, Guard, GuardError, GuardOptions};
@@ -44,7 +44,6 @@ impl CommandRunner {
         env.extend(led(run.node(), run.lead()));
         Some(Command { program: program.clone(), args: args.to_vec(), env, cwd: None })
     }
-
 }
 
 /// A watchdog for a command of this node, under a tenure or not; `binary` if another one than this is to be it.

@@ -97,10 +97,7 @@ fn task_table(tasks: &[&TaskView]) -> String {
             format!("{}{zone}", task.when).into(),
             Cell::new(&task.state, tone),
             Cell::or_none(task.next.as_deref().map(time::clock_of), Tone::Plain),
-            Cell::or_none(
-                last.map(|run| &run.state),
-                last.map_or(Tone::Plain, |run| tone_of(&run.state)),
-            ),
+            Cell::or_none(last.map(|run| &run.state), last.map_or(Tone::Plain, |run| tone_of(&run.state))),
             task.totals.runs.to_string().into(),
             task.totals.failures.to_string().into(),
             task.totals.late.to_string().into(),

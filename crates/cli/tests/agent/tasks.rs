@@ -63,7 +63,10 @@ fn ledgers(agent: &Agent, task: &str) -> Vec<Value> {
 }
 
 fn runs(agent: &Agent, task: &str) -> Vec<Value> {
-    ledgers(agent, task).iter().flat_map(|task| task["runs"].as_array().cloned().unwrap_or_default()).collect()
+    ledgers(agent, task)
+        .iter()
+        .flat_map(|task| task["runs"].as_array().cloned().unwrap_or_default())
+        .collect()
 }
 
 /// Waits for a run that is like that.
@@ -93,14 +96,19 @@ fn tasks_run_on_the_leader_and_are_told_counted_and_asked_for() {
     assert!(ended["tick"].as_str().unwrap().ends_with('Z'), "{ended}");
     let run = until_run(&agent, "often", |run| run["state"] == "succeeded");
     assert_eq!((&run["exit"], &run["node"]), (&json!(0), &json!("a")));
-    eventually("the command had its token", || place.lines("often").contains(&format!("ran {}", run["token"])));
+    eventually("the command had its token", || {
+        place.lines("often").contains(&format!("ran {}", run["token"]))
+    });
 
     let page = agent.get("/v1/tasks?limit=1&runs=0").json();
     assert_eq!((&page["total"], &page["next"]), (&json!(2), &json!("often")), "{page}");
     assert_eq!(page["tasks"][0]["runs"], json!([]));
     let rest = agent.get("/v1/tasks?after=often").json();
     let rare = &rest["tasks"][0];
-    assert_eq!((&rare["task"], &rare["when"], &rare["state"]), (&json!("rare"), &json!("30 2 1 1 *"), &json!("waiting")));
+    assert_eq!(
+        (&rare["task"], &rare["when"], &rare["state"]),
+        (&json!("rare"), &json!("30 2 1 1 *"), &json!("waiting"))
+    );
     assert!(rare["next"].as_str().unwrap().ends_with("-01-01T01:30:00.000Z"), "{rare}");
     assert_eq!(agent.get("/v1/tasks?search=rar").json()["total"], 1);
     assert_eq!(agent.get("/v1/tasks/nothing").status, 404);
@@ -112,7 +120,11 @@ fn tasks_run_on_the_leader_and_are_told_counted_and_asked_for() {
         eventually(&series, || agent.metric(&series).is_some_and(|counted| counted >= least));
     }
     assert!(agent.metric("tenure_task_seconds_count{task=\"often\"}").unwrap() >= 1.0);
-    assert_eq!(agent.metric("tenure_task_missed_total{task=\"rare\"}"), Some(0.0), "there from the beginning");
+    assert_eq!(
+        agent.metric("tenure_task_missed_total{task=\"rare\"}"),
+        Some(0.0),
+        "there from the beginning"
+    );
     by_command(&agent);
 }
 
@@ -133,8 +145,14 @@ fn asked_for(agent: &Agent) {
     let ran = often["totals"]["runs"].as_u64().unwrap();
     eventually("it runs again", || ledgers(agent, "often")[0]["totals"]["runs"].as_u64().unwrap() > ran);
     let audit = agent.get("/v1/audit").json();
-    let deeds: Vec<(String, String)> = audit["deeds"].as_array().unwrap().iter().map(|deed| (deed["act"].to_string(), deed["why"].to_string())).collect();
-    let wanted = [("trigger-task", "to see it"), ("pause-task", "the disk is full"), ("resume-task", "there is room")];
+    let deeds: Vec<(String, String)> = audit["deeds"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|deed| (deed["act"].to_string(), deed["why"].to_string()))
+        .collect();
+    let wanted =
+        [("trigger-task", "to see it"), ("pause-task", "the disk is full"), ("resume-task", "there is room")];
     assert_eq!(deeds, wanted.map(|(act, why)| (json!(act).to_string(), json!(why).to_string())));
     assert!(audit["deeds"][0]["by"].as_str().unwrap().starts_with("Ada (as "), "{audit}");
 }
@@ -143,12 +161,16 @@ fn asked_for(agent: &Agent) {
 fn by_command(agent: &Agent) {
     let run = |args: &[&str], code: i32| {
         let ran = tenure().args(args).env("TENURE_AGENT", &agent.socket).output().unwrap();
-        let text = [ran.stdout, ran.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).concat();
+        let text =
+            [ran.stdout, ran.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).concat();
         assert_eq!(ran.status.code(), Some(code), "{args:?}: {text}");
         text
     };
     assert!(run(&["task", "list"], 0).contains("30 2 1 1 * Europe/Vienna"));
-    assert!(run(&["task", "trigger", "often", "--why", "once more", "--wait", "60s"], 0).contains("often succeeded on a"));
+    assert!(
+        run(&["task", "trigger", "often", "--why", "once more", "--wait", "60s"], 0)
+            .contains("often succeeded on a")
+    );
     assert!(run(&["task", "trigger", "rare", "--wait", "60s"], 1).contains("exited with code 3"));
     assert!(run(&["task", "pause", "often"], 0).contains("often is paused"));
     assert!(run(&["task", "resume", "often"], 0).contains("often is resumed"));
@@ -194,8 +216,13 @@ fn a_reload_changes_schedules_while_the_agent_leads() {
 fn migration_goes_step_by_step() {
     let (store, place) = (Store::file(), Place::new());
     let config = |more: &str| {
-        let work = format!("[[work]]\nname = \"daemon\"\n{}", shell(&format!("{}; exec sleep 600", noting(&place.file("work"), "up"))));
-        role(more) + &work + &task("often", &format!("every = \"200ms\"\n{}", shell(&noting(&place.file("task"), "ran"))))
+        let work = format!(
+            "[[work]]\nname = \"daemon\"\n{}",
+            shell(&format!("{}; exec sleep 600", noting(&place.file("work"), "up")))
+        );
+        role(more)
+            + &work
+            + &task("often", &format!("every = \"200ms\"\n{}", shell(&noting(&place.file("task"), "ran"))))
     };
     let agent = calm(&store, "a", &config("migration = \"off\""));
     eventually("it does not stand", || agent.get("/leader/jobs").status == 503);
@@ -234,9 +261,15 @@ fn commands_start_in_order_are_started_again_and_end_the_tenure_if_they_must() {
     );
     let config = [
         role("cool-down = \"100ms\""),
-        format!("[[work]]\nname = \"second\"\norder = 2\nbackoff = \"10ms\"\nmax-restarts = 2\n{}", shell(&second)),
+        format!(
+            "[[work]]\nname = \"second\"\norder = 2\nbackoff = \"10ms\"\nmax-restarts = 2\n{}",
+            shell(&second)
+        ),
         format!("[[work]]\nname = \"first\"\norder = 1\nready-within = \"60s\"\n{}", shell(&first)),
-        format!("health = {{ command = [\"test\", \"-e\", {}], every = \"200ms\", within = \"30s\" }}\n", json!(ready.display().to_string())),
+        format!(
+            "health = {{ command = [\"test\", \"-e\", {}], every = \"200ms\", within = \"30s\" }}\n",
+            json!(ready.display().to_string())
+        ),
     ]
     .concat();
     let agent = calm(&store, "a", &config);
@@ -255,14 +288,21 @@ fn commands_start_in_order_are_started_again_and_end_the_tenure_if_they_must() {
 fn a_command_that_dies_too_often_gives_another_node_its_turn() {
     let (store, place) = (Store::file(), Place::new());
     let config = |name: &str, script: &str| {
-        let script = format!("echo {name} $TENURE_TOKEN $TENURE_WORK >> {}; {script}", place.file("log").display());
-        role("") + &format!("[[work]]\nname = \"w\"\nmax-restarts = 0\nrestart = \"on-failure\"\n{}", shell(&script))
+        let script =
+            format!("echo {name} $TENURE_TOKEN $TENURE_WORK >> {}; {script}", place.file("log").display());
+        role("")
+            + &format!(
+                "[[work]]\nname = \"w\"\nmax-restarts = 0\nrestart = \"on-failure\"\n{}",
+                shell(&script)
+            )
     };
     let broken = calm(&store, "a", &config("a", "exit 7"));
     eventually("it fails", || broken.log().contains("exited with code 7"));
     let sound = calm(&store, "b", &config("b", "exec sleep 600"));
     eventually("the other leads", || sound.leads("jobs"));
-    eventually("and works", || place.lines("log").iter().any(|line| line.starts_with("b ") && line.ends_with(" w")));
+    eventually("and works", || {
+        place.lines("log").iter().any(|line| line.starts_with("b ") && line.ends_with(" w"))
+    });
     let failed = broken.metric("tenure_events_total{event=\"work-failed\"}").unwrap();
     assert!(failed >= 1.0);
 }
@@ -294,16 +334,21 @@ fn an_agent_that_stops_drains_what_is_in_flight() {
     };
     eventually("it is seen", || second.token("jobs") > 0);
     let token = second.token("jobs");
-    let all = |token: u64| ["long", "curt", "short", "daemon"].iter().all(|name| noted(name, &token.to_string()));
+    let all =
+        |token: u64| ["long", "curt", "short", "daemon"].iter().all(|name| noted(name, &token.to_string()));
     eventually("all runs", || all(token));
     until_run(&second, "short", |run| run["state"] == "succeeded");
     first.process.signal(Signal::TERM);
     eventually("it ends", || first.process.ended().is_some());
     eventually("the successor works", || all(token + 1));
     for (name, state) in [("long", "cancelled"), ("curt", "cancelled"), ("short", "succeeded")] {
-        let former: Vec<Value> = runs(&second, name).into_iter().filter(|run| run["token"] == token).collect();
+        let former: Vec<Value> =
+            runs(&second, name).into_iter().filter(|run| run["token"] == token).collect();
         assert!(former.iter().any(|run| run["state"] == state), "{name}: {former:#?}");
-        assert!(former.iter().all(|run| run["state"] != "running" && run["state"] != "interrupted"), "{former:#?}");
+        assert!(
+            former.iter().all(|run| run["state"] != "running" && run["state"] != "interrupted"),
+            "{former:#?}"
+        );
     }
     let log = first.log();
     assert!(log.contains("task=long") && log.contains("state=cancelled"), "{log}");

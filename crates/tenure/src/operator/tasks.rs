@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use tenure_core::{Key, Kind, Query, Version};
 
-use super::{Act, Operator};
 use super::ask::TRIES;
+use super::{Act, Operator};
 use crate::ledger::{Record, Trigger};
 use crate::store::Value;
 use crate::{Error, Name, SessionId};

@@ -238,7 +238,11 @@ const OTHERWISE: &[(&str, &str, &str)] = &[
     ("work[].health.failures", HEALTH, "1"),
     ("task[].name", HOURLY, "u"),
     ("task[].role", HOURLY, "b"),
-    ("task[].where", "task[1].name=e;task[1].cron=@daily;task[1].command=true;task[0].command=true;task[0].cron=@hourly", "leader"),
+    (
+        "task[].where",
+        "task[1].name=e;task[1].cron=@daily;task[1].command=true;task[0].command=true;task[0].cron=@hourly",
+        "leader",
+    ),
     ("task[].cron", HOURLY, "@daily"),
     ("task[].every", "task[0].command=true", "5s"),
     ("task[].zone", HOURLY, "Europe/Vienna"),
@@ -262,13 +266,18 @@ const OTHERWISE: &[(&str, &str, &str)] = &[
 #[test]
 fn every_key_of_work_and_tasks_counts_and_none_is_forgotten() {
     let duties = |key: &&keys::Key| {
-        ["work[]", "task[]", "role[].migration", "role[].static"].iter().any(|part| key.path.starts_with(part))
+        ["work[]", "task[]", "role[].migration", "role[].static"]
+            .iter()
+            .any(|part| key.path.starts_with(part))
     };
     for key in keys::KEYS.iter().filter(duties) {
-        let (_, beside, value) =
-            OTHERWISE.iter().find(|(path, ..)| *path == key.path).unwrap_or_else(|| panic!("{} is not tried", key.path));
+        let (_, beside, value) = OTHERWISE
+            .iter()
+            .find(|(path, ..)| *path == key.path)
+            .unwrap_or_else(|| panic!("{} is not tried", key.path));
         let said = format!("{beside};{}={value}", key.path.replace("[]", "[0]"));
-        let shown = |config: Result<Config, Vec<String>>| config.map(|config| (config.roles, config.everywhere));
+        let shown =
+            |config: Result<Config, Vec<String>>| config.map(|config| (config.roles, config.everywhere));
         let changed = shown(with_duties(&said)).unwrap_or_else(|errors| panic!("{said}: {errors:?}"));
         if key.path != "task[].where" {
             assert_ne!(Ok(changed), shown(with_duties(beside)), "{} changes nothing", key.path);
@@ -286,30 +295,54 @@ fn what_a_leader_does_is_checked_against_the_roles_before_anything_starts() {
     const TASK: &str = "[[task]]\nname = \"t\"\nrole = \"a\"\n";
     const WORK: &str = "[[work]]\nname = \"w\"\nrole = \"a\"\ncommand = [\"true\"]\n";
     for (more, parts) in [
-        ("[[task]]\nname = \"t\"\nevry = \"5s\"".to_owned(), &["t.toml:8", "task[0].evry", "did you mean every?"][..]),
+        (
+            "[[task]]\nname = \"t\"\nevry = \"5s\"".to_owned(),
+            &["t.toml:8", "task[0].evry", "did you mean every?"][..],
+        ),
         ("[[work]]\nname = \"w\"\n[work.helth]\nhttp = \"x\"".to_owned(), &["did you mean health?"]),
         (format!("{TASK}every = \"5s\""), &["t.toml:7", "exactly one of command and http"]),
         (format!("{TASK}command = [\"true\"]"), &["t.toml:7", "exactly one of cron and every"]),
         (format!("{TASK}command = \"true\"\nevery = \"5s\""), &["t.toml:9", "[\"program\", \"argument\"]"]),
         (format!("{TASK}command = []\nevery = \"5s\""), &["t.toml:9", "[\"program\", \"argument\"]"]),
         (format!("{TASK}command = [\"true\"]\ncron = \"* * *\""), &["t.toml:10", "task[0].cron", "* * *"]),
-        (format!("{TASK}command = [\"true\"]\ncron = \"@hourly\"\nzone = \"Europe/Viena\""), &["t.toml:11", "Europe/Viena"]),
+        (
+            format!("{TASK}command = [\"true\"]\ncron = \"@hourly\"\nzone = \"Europe/Viena\""),
+            &["t.toml:11", "Europe/Viena"],
+        ),
         (format!("{TASK}command = [\"true\"]\nevery = \"5ms\""), &["t.toml:10", "100ms"]),
-        (format!("{TASK}every = \"5s\"\nhttp = {{ url = \"localhost\" }}"), &["t.toml:10", "http.url", "http://127"]),
-        (format!("{TASK}every = \"5s\"\nhttp = {{ url = \"http://h\", method = \"a b\" }}"), &["http.method"]),
+        (
+            format!("{TASK}every = \"5s\"\nhttp = {{ url = \"localhost\" }}"),
+            &["t.toml:10", "http.url", "http://127"],
+        ),
+        (
+            format!("{TASK}every = \"5s\"\nhttp = {{ url = \"http://h\", method = \"a b\" }}"),
+            &["http.method"],
+        ),
         (format!("{TASK}every = \"5s\"\ncommand = [\"true\"]\nhttp = {{ body = \"x\" }}"), &["add http.url"]),
         ("[[task]]\nname = \"t\"\nevery = \"5s\"\ncommand = [\"true\"]".to_owned(), &["t.toml:7", "2 roles"]),
-        (TASK.replace("\"a\"", "\"c\"") + "every = \"5s\"\ncommand = [\"true\"]", &["t.toml:8", "no [[role]] named c"]),
+        (
+            TASK.replace("\"a\"", "\"c\"") + "every = \"5s\"\ncommand = [\"true\"]",
+            &["t.toml:8", "no [[role]] named c"],
+        ),
         (TASK.replace("\"a\"", "\"b\"") + "every = \"5s\"\ncommand = [\"true\"]", &["t.toml:8", "campaign"]),
-        (format!("{TASK}every = \"5s\"\ncommand = [\"true\"]\nwhere = \"every-node\""), &["t.toml:8", "no role"]),
-        (format!("{TASK}every = \"5s\"\ncommand = [\"true\"]\n{TASK}every = \"5s\"\ncommand = [\"true\"]"), &["t.toml:12", "already"]),
+        (
+            format!("{TASK}every = \"5s\"\ncommand = [\"true\"]\nwhere = \"every-node\""),
+            &["t.toml:8", "no role"],
+        ),
+        (
+            format!("{TASK}every = \"5s\"\ncommand = [\"true\"]\n{TASK}every = \"5s\"\ncommand = [\"true\"]"),
+            &["t.toml:12", "already"],
+        ),
         ("[[work]]\ncommand = [\"true\"]".to_owned(), &["work[0] has no name"]),
         ("[[work]]\nname = \"w\"\nrole = \"a\"".to_owned(), &["t.toml:7", "no command"]),
         (format!("{WORK}ready-within = \"5s\""), &["t.toml:10", "health"]),
         (format!("{WORK}drain = \"1h\""), &["t.toml:10", "1h", "10s"]),
         (format!("{WORK}health = {{ every = \"5s\" }}"), &["nothing to ask"]),
         (format!("{WORK}health = {{ http = \"http://h\", command = [\"x\"] }}"), &["not both"]),
-        ("[[role]]\nname = \"c\"\nmode = \"campaign\"\nmigration = \"shadow\"".to_owned(), &["t.toml:9", "shadow"]),
+        (
+            "[[role]]\nname = \"c\"\nmode = \"campaign\"\nmigration = \"shadow\"".to_owned(),
+            &["t.toml:9", "shadow"],
+        ),
     ] {
         let why = refused(&format!("{ROLES}{more}"), &[]);
         assert!(parts.iter().all(|part| why.contains(part)), "{more}\n→ {why}");
@@ -343,10 +376,17 @@ command = ["rm"]
     let config = layered(file, &[], &[]).unwrap();
     let names: Vec<&str> = config.roles[0].work.iter().map(|work| work.name.as_str()).collect();
     assert_eq!((names, config.roles[0].work[0].command[1].as_str()), (vec!["first", "second"], "x y"));
-    assert_eq!((config.roles[0].tasks[0].name.as_str(), config.everywhere[0].name.as_str()), ("call", "clean"));
+    assert_eq!(
+        (config.roles[0].tasks[0].name.as_str(), config.everywhere[0].name.as_str()),
+        ("call", "clean")
+    );
     let shown = config.effective();
     assert!(!shown.contains("hunter2"), "{shown}");
-    for part in ["task[0].http.headers = { \"authorization\" = \"…\" }", "work[1].order = -1  # t.toml:10", "# task[1].zone: UTC"] {
+    for part in [
+        "task[0].http.headers = { \"authorization\" = \"…\" }",
+        "work[1].order = -1  # t.toml:10",
+        "# task[1].zone: UTC",
+    ] {
         assert!(shown.contains(part), "{part} in\n{shown}");
     }
 }

@@ -82,7 +82,10 @@ impl Reader {
             let Some(task) = self.task(&at, &name) else { continue };
             if task.place == Place::EveryNode {
                 if self.value(&format!("{at}.role")).is_some() {
-                    self.fault(&format!("{at}.role"), "a task of every node belongs to no role; leave this out");
+                    self.fault(
+                        &format!("{at}.role"),
+                        "a task of every node belongs to no role; leave this out",
+                    );
                 }
                 everywhere.push(task);
             } else if let Some(nth) = self.role_of(&at, roles) {
@@ -134,7 +137,10 @@ impl Reader {
     fn leads(&mut self, path: &str, role: &RoleConfig) -> bool {
         let leads = role.mode == Mode::Hold;
         if !leads {
-            let why = format!("clients lead {} (mode = \"campaign\"), so that the agent can run nothing for it", role.name);
+            let why = format!(
+                "clients lead {} (mode = \"campaign\"), so that the agent can run nothing for it",
+                role.name
+            );
             self.fault(path, &why);
         }
         leads
@@ -167,11 +173,21 @@ impl Reader {
             health,
         };
         if work.ready_within.is_some() && work.health.is_none() {
-            self.fault(&path("ready-within"), "a health check tells when it is ready: add health.command or health.http");
+            self.fault(
+                &path("ready-within"),
+                "a health check tells when it is ready: add health.command or health.http",
+            );
         }
         if let Some(drain) = work.drain.filter(|drain| *drain > role.candidacy.drain) {
-            let (ours, whole) = (humantime::format_duration(drain), humantime::format_duration(role.candidacy.drain));
-            self.fault(&path("drain"), &format!("{ours} is longer than the {whole} that all work of {} has; raise role[].drain", role.name));
+            let (ours, whole) =
+                (humantime::format_duration(drain), humantime::format_duration(role.candidacy.drain));
+            self.fault(
+                &path("drain"),
+                &format!(
+                    "{ours} is longer than the {whole} that all work of {} has; raise role[].drain",
+                    role.name
+                ),
+            );
         }
         Some(work)
     }
@@ -190,7 +206,10 @@ impl Reader {
                 return None;
             }
             (true, None) => {
-                let lonely = ["every", "within", "failures"].map(path).into_iter().find(|key| self.value(key).is_some());
+                let lonely = ["every", "within", "failures"]
+                    .map(path)
+                    .into_iter()
+                    .find(|key| self.value(key).is_some());
                 if let Some(key) = lonely {
                     self.fault(&key, "there is nothing to ask: add health.command or health.http");
                 }
@@ -240,7 +259,8 @@ impl Reader {
     fn call(&mut self, at: &str) -> Option<HttpSettings> {
         let path = |key: &str| format!("{at}.{key}");
         let Some(url) = self.text(&path("url")) else {
-            let lonely = ["method", "headers", "body"].map(path).into_iter().find(|key| self.value(key).is_some());
+            let lonely =
+                ["method", "headers", "body"].map(path).into_iter().find(|key| self.value(key).is_some());
             if let Some(key) = lonely {
                 self.fault(&key, "there is nothing to call: add http.url");
             }
@@ -267,7 +287,10 @@ impl Reader {
 
     fn choice<T: Copy + Default>(&self, path: &str, words: &[(&str, T)]) -> T {
         let said = self.text(path);
-        words.iter().find(|(word, _)| said.as_deref() == Some(*word)).map_or_else(T::default, |(_, value)| *value)
+        words
+            .iter()
+            .find(|(word, _)| said.as_deref() == Some(*word))
+            .map_or_else(T::default, |(_, value)| *value)
     }
 }
 

@@ -191,7 +191,8 @@ pub async fn history(State(app): State<Arc<App>>, mut params: Params) -> Found<H
     let (names, next) = match only {
         Some(role) => (vec![role], None),
         None => {
-            let (page, next, _) = page(&snapshot.roles, |role| role.role.as_str(), |_| true, text(&after), limit);
+            let (page, next, _) =
+                page(&snapshot.roles, |role| role.role.as_str(), |_| true, text(&after), limit);
             (page.into_iter().map(|role| role.role.clone()).collect(), next)
         }
     };

@@ -238,7 +238,8 @@ impl Ledgers {
 )]
 pub async fn tasks(State(app): State<Arc<App>>, mut params: Params) -> Result<Json<TasksPage>, Problem> {
     let (after, limit) = (params.text("after"), params.number("limit", PAGE.0, PAGE.1)?);
-    let (search, runs) = (params.text("search").unwrap_or_default(), params.within("runs", RUNS.0, 0..=RUNS.1)?);
+    let (search, runs) =
+        (params.text("search").unwrap_or_default(), params.within("runs", RUNS.0, 0..=RUNS.1)?);
     params.done()?;
     let all = app.ledgers.all(&app.operator).await?;
     let named = |name: &Option<String>| name.as_ref().is_some_and(|name| name.contains(&search));
@@ -266,7 +267,10 @@ pub async fn task(State(app): State<Arc<App>>, Subject(task): Subject) -> Result
     let found = app.operator.tasks(Some(&task)).await?;
     if found.is_empty() {
         let detail = format!("there is no task {task}; /v1/tasks lists those there are");
-        return Err(Problem { field: Some("task".to_owned()), ..Problem::new(StatusCode::NOT_FOUND, detail) });
+        return Err(Problem {
+            field: Some("task".to_owned()),
+            ..Problem::new(StatusCode::NOT_FOUND, detail)
+        });
     }
     let tasks: Vec<TaskView> = found.iter().map(|record| TaskView::of(record, RUNS.1)).collect();
     Ok(Json(TasksPage { total: tasks.len(), tasks, next: None }))

@@ -79,7 +79,9 @@ function changed(what) {
     if (what !== optional) continue;
     by(`tab-${optional}`).hidden = state[optional] === null;
     say(by(`count-${optional}`), String(state[optional]?.length ?? ""));
-    if (place().tab !== location.hash.slice(1).split("/")[0] || !by(optional).hidden) arrive();
+    // The address may name a view that was not there yet, or is there no more.
+    const named = location.hash.slice(1).split("/")[0] === optional;
+    if (named && by(optional).hidden !== by(`tab-${optional}`).hidden) arrive();
   }
   if (TABS.includes(what)) views.draw(what);
   if (["roles", "nodes", "tasks", "history", "link"].includes(what)) detail.draw();
