@@ -92,6 +92,12 @@ async fn story(url: String) {
     let record = stage.record().await.unwrap();
     let started = accounted_for(&record, rounds);
     stage.judge(&record, &started);
+    let totals = &record.totals;
+    println!(
+        "{rounds} fail-overs, {} ticks kept, {} started among them; in all {totals:?}",
+        record.runs.len(),
+        started.len()
+    );
 }
 
 /// Every tick is in the ledger exactly once: as started, as passed over, or as still to be run. Those that were started.

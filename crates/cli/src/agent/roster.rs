@@ -304,10 +304,9 @@ impl Place {
         if let Some(held) = &self.held {
             let plan = Arc::new(Plan::of(role));
             held.send_if_modified(|had| {
-                *had != plan && {
-                    *had = plan;
-                    true
-                }
+                let other = *had != plan;
+                *had = plan;
+                other
             });
         }
         replace(&self.schedule, &role.tasks)
@@ -323,8 +322,9 @@ pub(super) async fn lead_it(candidate: Candidate) {
 
 /// Gives a schedule other tasks, if they are others: what is as it was is not disturbed.
 fn replace(schedule: &Schedule, tasks: &[TaskSettings]) -> Result<(), Refused> {
-    let had = schedule.tasks();
-    if had.iter().map(|task| task.settings()).eq(tasks) {
+    let mut wanted: Vec<&TaskSettings> = tasks.iter().collect();
+    wanted.sort_by(|a, b| a.name.cmp(&b.name));
+    if schedule.tasks().iter().map(|task| task.settings()).eq(wanted) {
         return Ok(());
     }
     let made: Result<Vec<_>, BadTask> = tasks.iter().cloned().map(crate::task::of_settings).collect();

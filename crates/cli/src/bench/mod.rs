@@ -35,7 +35,7 @@ pub async fn main(common: &Common, args: &BenchArgs) -> Result<Exit, Exit> {
     }
     let namespace = Name::new(format!("bench-{}", std::process::id())).map_err(tenure::Error::from)?;
     let private = match args.private {
-        Some(private) => Some(Ground::open(Some(private), "").await?),
+        Some(private) => Some(Ground::open(Some(private), "", &[]).await?),
         None => None,
     };
     let url = private.as_ref().map_or_else(|| common.store_url(), |ground| ground.url.clone());

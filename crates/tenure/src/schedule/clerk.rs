@@ -126,6 +126,7 @@ impl Clerk {
             return Err(StoreError::not_applied("ledger", "this namespace is not there yet"));
         };
         self.epoch = epoch;
+        self.agenda.clear();
         self.entries = self.offered().into_iter().map(|task| self.entry(task)).collect();
         self.places = self.entries.iter().enumerate().map(|(nth, entry)| (entry.key.clone(), nth)).collect();
         let everything: Vec<usize> = (0..self.entries.len()).collect();
@@ -141,7 +142,7 @@ impl Clerk {
     fn offered(&mut self) -> Vec<Arc<Task>> {
         let place = if self.gate.lead().is_some() { Place::Leader } else { Place::EveryNode };
         let tasks = self.tasks.borrow_and_update();
-        tasks.iter().filter(|task| task.settings.place == place).cloned().collect()
+        tasks.values().filter(|task| task.settings.place == place).cloned().collect()
     }
 
     /// Other tasks, or other settings for them. New ones are read first; what has begun goes on.

@@ -50,7 +50,7 @@ pub use settings::{HttpSettings, OnStop, Overlap, Place, TaskSettings};
 pub use task::{Done, Failed, RunContext, Runner, Task};
 pub use when::When;
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
@@ -108,8 +108,8 @@ pub struct Schedule {
     counters: Counters,
 }
 
-/// What a schedule has to run, as of now.
-type Tasks = Arc<[Arc<Task>]>;
+/// What a schedule has to run, as of now, by name.
+type Tasks = BTreeMap<Name, Arc<Task>>;
 
 impl Default for Schedule {
     fn default() -> Self {
@@ -125,7 +125,7 @@ impl Schedule {
 
     /// The same, with counters that it shares with other schedules.
     pub fn counting(counters: Counters) -> Self {
-        Self { tasks: watch::Sender::new(Arc::new([])), counters }
+        Self { tasks: watch::Sender::new(Tasks::new()), counters }
     }
 
     /// Adds a task.
@@ -133,9 +133,9 @@ impl Schedule {
     /// # Errors
     /// If there is one of that name.
     pub fn task(self, task: Task) -> Result<Self, BadTask> {
-        let tasks = self.tasks().into_iter().chain([Arc::new(task)]).collect();
-        self.put(tasks)?;
-        Ok(self)
+        let mut added = Ok(());
+        self.tasks.send_modify(|tasks| added = add(tasks, task, &self.counters));
+        added.map(|()| self)
     }
 
     /// Takes these tasks instead of those it has, at once, also while they run: runs that go on end as they were begun,
@@ -144,16 +144,9 @@ impl Schedule {
     /// # Errors
     /// If there are two of one name; then nothing changes.
     pub fn replace(&self, tasks: impl IntoIterator<Item = Task>) -> Result<(), BadTask> {
-        self.put(tasks.into_iter().map(Arc::new).collect())
-    }
-
-    fn put(&self, tasks: Vec<Arc<Task>>) -> Result<(), BadTask> {
-        let mut names = BTreeSet::new();
-        if let Some(task) = tasks.iter().find(|task| !names.insert(&task.settings.name)) {
-            return Err(BadTask::Twice(task.settings.name.clone()));
-        }
-        names.into_iter().for_each(|name| self.counters.know(name));
-        self.tasks.send_replace(tasks.into());
+        let mut new = Tasks::new();
+        tasks.into_iter().try_for_each(|task| add(&mut new, task, &self.counters))?;
+        self.tasks.send_replace(new);
         Ok(())
     }
 
@@ -202,16 +195,26 @@ impl Schedule {
         &self.counters
     }
 
-    /// Its tasks.
+    /// Its tasks, by name.
     #[must_use]
     pub fn tasks(&self) -> Vec<Arc<Task>> {
-        self.tasks.borrow().to_vec()
+        self.tasks.borrow().values().cloned().collect()
     }
 
     /// Waits until it has something to run there.
     pub async fn filled(&self, place: Place) {
-        let some = |tasks: &Tasks| tasks.iter().any(|task| task.settings.place == place);
+        let some = |tasks: &Tasks| tasks.values().any(|task| task.settings.place == place);
         // It cannot fail: the sender is here.
         let _ = self.tasks.subscribe().wait_for(some).await;
     }
+}
+
+fn add(tasks: &mut Tasks, task: Task, counters: &Counters) -> Result<(), BadTask> {
+    let name = task.settings.name.clone();
+    if tasks.contains_key(&name) {
+        return Err(BadTask::Twice(name));
+    }
+    counters.know(&name);
+    tasks.insert(name, Arc::new(task));
+    Ok(())
 }

@@ -235,7 +235,7 @@ fn every_key_can_be_set_and_every_alias_leads_to_a_key() {
             value::Kind::Span => "1s".to_owned(),
             value::Kind::Bool => "true".to_owned(),
             value::Kind::Choice(words) => words[0].to_owned(),
-            value::Kind::Labels => "a=b".to_owned(),
+            value::Kind::Labels | value::Kind::Headers => "a=b".to_owned(),
             _ => "x".to_owned(),
         };
         let mut layers = Layers::default();
@@ -427,7 +427,7 @@ fn what_a_leader_does_is_checked_against_the_roles_before_anything_starts() {
             &["t.toml:9", "shadow"],
         ),
     ] {
-        let why = refused(&format!("{ROLES}\n{more}"), &[]);
+        let why = refused(&format!("{ROLES}{more}"), &[]);
         assert!(parts.iter().all(|part| why.contains(part)), "{more}\n→ {why}");
     }
     let why = refused("[[task]]\nname = \"t\"\nevery = \"5s\"\ncommand = [\"true\"]", &[]);

@@ -250,7 +250,7 @@ pub async fn tasks(State(app): State<Arc<App>>, mut params: Params) -> Result<Js
             || named(&task.node)
             || task.state == search
     };
-    let (page, next, total) = page(&all, |task| &task.id, matches, after.as_deref(), limit);
+    let (page, next, total) = page(all.as_slice(), |task| task.id.as_str(), matches, after.as_deref(), limit);
     let short = |task: &TaskView| {
         let skipped = task.runs.len().saturating_sub(runs);
         TaskView { runs: task.runs[skipped..].to_vec(), ..task.clone() }

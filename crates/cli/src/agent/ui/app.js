@@ -80,7 +80,9 @@ function changed(what) {
     by(`tab-${optional}`).hidden = state[optional] === null;
     const shown = optional === "alerts" ? alarm() : state[optional]?.length;
     say(by(`count-${optional}`), String(shown || ""));
-    if (place().tab !== location.hash.slice(1).split("/")[0] || !by(optional).hidden) arrive();
+    // The address may name a view that was not there yet, or is there no more.
+    const named = location.hash.slice(1).split("/")[0] === optional;
+    if (named && by(optional).hidden !== by(`tab-${optional}`).hidden) arrive();
   }
   if (TABS.includes(what)) views.draw(what);
   if (["roles", "nodes", "tasks", "history", "alerts", "link"].includes(what)) detail.draw();

@@ -71,7 +71,7 @@ export function fill(row, task) {
 export function taskList(holder, open) {
   return new List(holder, {
     label: "Tasks",
-    head: [["Task"], ["State"], ["Runs on", "wide"], ["When", "wide"], ["Next"], ["Last ticks"], ["Failed / missed", "right wide"]],
+    head: [["Task"], ["State"], ["Runs on", "wide"], ["When", "wide"], ["Next"], ["Last ticks", "right"], ["Failed / missed", "right wide"]],
     make: (row) => {
       row.dataset.item = "task";
       row.append(el("span", "name"), el("span"), el("span", "wide"), el("span", "wide faint"), el("span", "num"), makeStrip(), el("span", "num right wide"));
@@ -107,7 +107,7 @@ export function taskParts(id) {
       text(runsOn, task.node ? `${task.node}, as every node` : `the leader of ${task.role}`);
       text(owed, String(task.owed));
       const { runs: all, failures, interrupted, late, missed, skipped } = task.totals;
-      text(totals, `${all} runs, ${failures} failed, ${interrupted} interrupted, ${late} late, ${missed} missed, ${skipped} skipped`);
+      text(totals, `${all} ${all === 1 ? "run" : "runs"}, ${failures} failed, ${interrupted} interrupted, ${late} late, ${missed} missed, ${skipped} skipped`);
       note.hidden = !task.paused;
       if (task.paused) text(note, `Paused by ${task.paused.by}${task.paused.why ? `: ${task.paused.why}` : ""}`);
       acts.pause.hidden = !!task.paused;
