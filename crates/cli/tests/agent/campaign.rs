@@ -6,6 +6,7 @@ use std::process::{Command, Stdio};
 use rustix::process::Signal;
 use serde_json::json;
 use tenure_testkit::check::Verdict;
+use tenure_testkit::proxy::Proxy;
 use tenure_testkit::witness::Beat;
 
 use crate::kit::{Agent, Process, Store, eventually};
@@ -78,7 +79,10 @@ fn working(clients: &[Client]) -> usize {
 
 fn never_two(store: &Store) {
     let dir = tempfile::tempdir().unwrap();
-    let mut agents = [Agent::hasty(store, "a", ROLE), Agent::hasty(store, "b", ROLE)];
+    // Each agent has a wire of its own to the store, where there is a wire.
+    let (near, wires): (Vec<Store>, Vec<Proxy>) = [store.link(), store.link()].into_iter().flatten().unzip();
+    let at = |index: usize| near.get(index).unwrap_or(store);
+    let mut agents = [Agent::hasty(at(0), "a", ROLE), Agent::hasty(at(1), "b", ROLE)];
     // Clients 0 and 2 on the first agent, 1 and 3 on the second.
     let mut clients: Vec<Client> =
         (0..4).map(|index| Client::start(dir.path(), &format!("c{index}"), &agents[index % 2])).collect();
@@ -110,13 +114,27 @@ fn never_two(store: &Store) {
     let fifth = taken_over(&clients, fourth);
     agents[fourth % 2].process.signal(Signal::CONT);
 
-    // The store freezes for longer than a lease.
-    if let Store::Redis(server) = store {
-        let token = clients[fifth].last_token();
-        server.signal(Signal::STOP);
+    // An agent is cut off from the store, and finds it again.
+    let mut latest = fifth;
+    if let Some(wire) = wires.get(fifth % 2) {
+        wire.black_hole();
+        latest = taken_over(&clients, fifth);
+        wire.reset();
+        wire.heal();
+    }
+
+    // The store freezes for longer than a lease; then it is cut off from everybody.
+    let stand_still = |token: u64, begin: &dyn Fn(), end: &dyn Fn()| {
+        begin();
         eventually("nobody leads", || agents.iter().all(|agent| !agent.leads("job")));
-        server.signal(Signal::CONT);
+        end();
         eventually("somebody works again", || clients.iter().any(|client| client.last_token() > token));
+    };
+    if !wires.is_empty() {
+        stand_still(clients[latest].last_token(), &|| store.freeze(true), &|| store.freeze(false));
+        let token = clients.iter().map(Client::last_token).max().unwrap_or(0);
+        let cut = || wires.iter().for_each(Proxy::black_hole);
+        stand_still(token, &cut, &|| wires.iter().for_each(|wire| (wire.reset(), wire.heal()).1));
     }
 
     // An agent dies: its clients hear nothing more, not even that.
@@ -141,11 +159,42 @@ fn never_two_clients_work_on_redis() {
 }
 
 #[test]
+fn never_two_clients_work_on_postgres() {
+    never_two(&Store::postgres());
+}
+
+#[test]
 fn the_shell_example_works_while_it_leads() {
     let store = Store::file();
     let (agent, dir) = (Agent::start(&store, "a", ROLE), tempfile::tempdir().unwrap());
     let file = dir.path().join("out");
     let mut command = Command::new(example("campaign.sh"));
+    command.arg(&agent.socket).arg("job").stdout(std::fs::File::create(&file).unwrap()).stdin(Stdio::null());
+    let _client = Process::spawn(&mut command);
+    let said = |words: &str| std::fs::read_to_string(&file).unwrap().contains(words);
+    eventually("it works", || said("working under token 1"));
+    let answer = agent.post("/v1/roles/job/step-down", &json!({ "why": "a test" }));
+    assert_eq!(answer.status, 200, "{answer:?}");
+    eventually("it works again, under the next token", || said("working under token 2"));
+}
+
+#[test]
+fn the_go_example_works_while_it_leads() {
+    let store = Store::file();
+    let (agent, dir) = (Agent::start(&store, "a", ROLE), tempfile::tempdir().unwrap());
+    let (file, program) = (dir.path().join("out"), dir.path().join("campaign"));
+    let go = tenure_testkit::servers::program("go", "golang", &["/usr/local/go/bin", "/usr/lib/go/bin"]);
+    let built = Command::new(go)
+        .args(["build", "-o"])
+        .arg(&program)
+        .arg(example("campaign.go"))
+        .env("GOCACHE", dir.path().join("cache"))
+        .env("GO111MODULE", "off")
+        .env("GOFLAGS", "")
+        .output()
+        .unwrap();
+    assert!(built.status.success(), "{built:?}");
+    let mut command = Command::new(program);
     command.arg(&agent.socket).arg("job").stdout(std::fs::File::create(&file).unwrap()).stdin(Stdio::null());
     let _client = Process::spawn(&mut command);
     let said = |words: &str| std::fs::read_to_string(&file).unwrap().contains(words);

@@ -9,6 +9,9 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use tempfile::TempDir;
+use tenure_testkit::proxy::Proxy;
+use tenure_testkit::servers::mysql::Mysql;
+use tenure_testkit::servers::postgres::Postgres;
 use tenure_testkit::servers::{Server, redis};
 
 /// Anything that happens at all has happened by then; nothing is judged by it.
@@ -18,6 +21,10 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 pub(crate) enum Store {
     File(TempDir),
     Redis(Server),
+    Postgres(Postgres),
+    Mysql(Mysql),
+    /// Another one, through a link.
+    Beyond(String),
 }
 
 impl Store {
@@ -29,10 +36,47 @@ impl Store {
         Self::Redis(redis::durable())
     }
 
+    pub(crate) fn postgres() -> Self {
+        Self::Postgres(Postgres::start(&[]))
+    }
+
+    pub(crate) fn mysql() -> Self {
+        Self::Mysql(Mysql::start(&[]))
+    }
+
+    /// The same store through a link of its own; none if there is no wire.
+    pub(crate) fn link(&self) -> Option<(Self, Proxy)> {
+        let port = match self {
+            Self::File(_) | Self::Beyond(_) => return None,
+            Self::Redis(server) => server.port(),
+            Self::Postgres(server) => server.port(),
+            Self::Mysql(server) => server.port(),
+        };
+        let proxy = Proxy::to(std::net::SocketAddr::from(([127, 0, 0, 1], port)));
+        let near = proxy.address().port();
+        Some((Self::Beyond(self.url().replace(&format!(":{port}"), &format!(":{near}"))), proxy))
+    }
+
+    /// Stops the server, or lets it go on; a file cannot.
+    pub(crate) fn freeze(&self, frozen: bool) {
+        let signal = if frozen { Signal::STOP } else { Signal::CONT };
+        match (self, frozen) {
+            (Self::File(_) | Self::Beyond(_), _) => {}
+            (Self::Redis(server), _) => server.signal(signal),
+            (Self::Postgres(server), true) => server.freeze(),
+            (Self::Postgres(server), false) => server.thaw(),
+            (Self::Mysql(server), true) => server.freeze(),
+            (Self::Mysql(server), false) => server.thaw(),
+        }
+    }
+
     pub(crate) fn url(&self) -> String {
         match self {
             Self::File(dir) => format!("sqlite:{}", dir.path().join("t.db").display()),
             Self::Redis(server) => format!("redis://127.0.0.1:{}/0", server.port()),
+            Self::Postgres(server) => server.admin_url(),
+            Self::Mysql(server) => server.admin_url(),
+            Self::Beyond(url) => url.clone(),
         }
     }
 }

@@ -88,3 +88,13 @@ fn three_agents_on_a_file() {
 fn three_agents_on_redis() {
     three_agents(&Store::redis());
 }
+
+#[test]
+fn three_agents_on_postgres() {
+    three_agents(&Store::postgres());
+}
+
+#[test]
+fn three_agents_on_mariadb() {
+    three_agents(&Store::mysql());
+}
