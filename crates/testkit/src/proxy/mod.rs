@@ -137,7 +137,6 @@ impl Proxy {
     }
 
     /// What holds bytes that way when it is called, for whoever cannot have the proxy itself.
-    #[must_use]
     pub fn holder(&self, way: Way) -> impl FnOnce() + Send + use<> {
         let weather = self.weather.clone();
         move || weather.send_modify(|weather| weather.roads[way as usize].flow = Flow::Hold)
