@@ -58,6 +58,7 @@ pub async fn main(common: &Common, args: &AgentArgs) -> Result<Exit, Exit> {
     let signals = Signals::new().map_err(|error| Exit::Failed(format!("signals: {error}")))?;
     let manager = Manager::from_env();
     let app = start(&config).await?;
+    app.roster.expect(&config.roles).map_err(|error| Exit::Usage(error.to_string()))?;
     http::serve::serve(&app).await.map_err(Exit::Failed)?;
     apply(&app, &config).await.map_err(|error| Exit::Usage(error.to_string()))?;
     manager.tell("READY=1");

@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use futures_util::future::try_join_all;
 use tenure::schedule::{BadTask, Counters, Schedule, TaskSettings};
 use tenure::work::Mode as Migration;
 use tenure::{Candidate, Lead, Name, Node};
@@ -13,6 +14,9 @@ use tokio::sync::watch;
 
 use super::config::{Candidacy, Config, Mode, RoleConfig};
 use super::work::{Holder, Plan};
+
+/// So many roles are stood for at once, so that ten thousand do not wait for each other.
+const TOGETHER: usize = 256;
 
 /// See the [module](self).
 #[derive(Debug)]
@@ -116,13 +120,21 @@ impl Roster {
     /// If the library refuses a role.
     pub async fn sync(&self, roles: &[RoleConfig]) -> Result<(), Refused> {
         self.drop_all_but(roles);
-        for role in roles {
-            self.name(role)?;
-            if role.mode == Mode::Hold && role.migration != Migration::Off {
-                self.hold(role).await?;
-            }
+        self.expect(roles)?;
+        let held = |role: &&RoleConfig| role.mode == Mode::Hold && role.migration != Migration::Off;
+        let held: Vec<&RoleConfig> = roles.iter().filter(held).collect();
+        for some in held.chunks(TOGETHER) {
+            try_join_all(some.iter().map(|role| self.hold(role))).await?;
         }
         Ok(())
+    }
+
+    /// Knows these roles from now on, before it stands for any: a role that the agent is to hold is never a client's.
+    ///
+    /// # Errors
+    /// If a task of a role cannot be.
+    pub fn expect(&self, roles: &[RoleConfig]) -> Result<(), Refused> {
+        roles.iter().try_for_each(|role| self.name(role))
     }
 
     fn places(&self) -> MutexGuard<'_, BTreeMap<Name, Place>> {
@@ -130,8 +142,9 @@ impl Roster {
     }
 
     fn drop_all_but(&self, roles: &[RoleConfig]) {
+        let wanted: BTreeMap<&Name, &RoleConfig> = roles.iter().map(|role| (&role.name, role)).collect();
         self.places().retain(|name, place| {
-            let stays = roles.iter().any(|role| role.name == *name && place.role.stands_like(role));
+            let stays = wanted.get(name).is_some_and(|role| place.role.stands_like(role));
             place.named = stays;
             if !stays && place.held.take().is_some() {
                 place.candidate = None;

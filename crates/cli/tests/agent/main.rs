@@ -10,6 +10,7 @@ mod hook;
 mod kit;
 mod link;
 mod manners;
+mod many;
 mod registry;
 mod story;
 mod tasks;

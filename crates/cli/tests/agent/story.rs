@@ -18,7 +18,7 @@ fn leader(agents: &[Agent]) -> usize {
 }
 
 fn three_agents(store: &Store) {
-    let mut agents: Vec<Agent> = ["a", "b", "c"].map(|name| Agent::hasty(store, name, ROLE)).into();
+    let mut agents: Vec<Agent> = ["a", "b", "c"].map(|name| Agent::start(store, name, ROLE)).into();
     let first = leader(&agents);
     eventually("it is seen", || agents[first].token("scheduler") > 0);
     let token = agents[first].token("scheduler");

@@ -259,6 +259,40 @@ mod tests {
         assert!(page.contains(&table()), "put this into docs/alerts.md:\n{}", table());
     }
 
+    /// Series with which each shipped rule fires, in two rounds ten seconds apart.
+    const FIRES: &[(&str, &str, &str, [f64; 2])] = &[
+        ("no-leader", "led", "role", [1.0, 0.0]),
+        ("two-leaders", "is_leader", "role", [1.0, 2.0]),
+        ("frequent-failovers", "failovers_total", "role", [1.0, 9.0]),
+        ("lease-running-out", "in_doubt", "node", [0.0, 1.0]),
+        ("lease-running-out", "silence_ratio", "node", [0.2, 0.6]),
+        ("store-errors", "store_errors_total", "node", [0.0, 9.0]),
+        ("store-unseen", "sight_age_seconds", "node", [29.0, 31.0]),
+        ("loop-hangs", "loop_turned_seconds", "node", [1.0, 31.0]),
+        ("tasks-missed", "ledger_missed_total", "task", [3.0, 4.0]),
+    ];
+
+    #[test]
+    fn every_shipped_rule_fires_when_it_must_and_not_before() {
+        use super::super::keep::{Found, Keep};
+        let rules = shipped("tenure", Duration::ZERO, &[]);
+        for rule in &rules {
+            assert!(FIRES.iter().any(|(name, ..)| rule.name.as_str() == *name), "{}", rule.name);
+        }
+        for (name, metric, label, values) in FIRES {
+            let rule = rules.iter().find(|rule| rule.name.as_str() == *name).unwrap();
+            let mut keep = Keep::default();
+            keep.want(rule.condition.wanted().into_iter());
+            for (round, value) in values.iter().enumerate() {
+                keep.begin(10.0 * round as f64, 0.0);
+                let labels = [((*label).to_owned(), "x".to_owned())].into();
+                keep.take("a", [Found { metric: (*metric).to_owned(), labels, value: *value }]);
+                let found = super::super::eval::evaluate(&rule.condition.plan, &keep).unwrap();
+                assert_eq!(found.len(), round, "{name}: {found:?}");
+            }
+        }
+    }
+
     #[test]
     fn what_a_series_means_is_said_with_its_labels_and_its_value() {
         let rules = shipped("tenure", Duration::ZERO, &[]);

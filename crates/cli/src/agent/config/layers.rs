@@ -50,11 +50,12 @@ impl Layers {
     pub fn file(&mut self, path: &Path, text: &str) {
         match DeTable::parse(text) {
             Ok(table) => {
-                let mut walk = Walk { layers: self, file: path, text, aliased: BTreeMap::new() };
+                let mut walk =
+                    Walk { layers: self, file: path, lines: Lines::of(text), aliased: BTreeMap::new() };
                 walk.table("", table.get_ref());
             }
             Err(error) => {
-                let line = error.span().map_or(1, |span| line_of(text, span.start));
+                let line = error.span().map_or(1, |span| Lines::of(text).at(span.start));
                 self.errors.push(format!("{}:{line}: {}", path.display(), error.message()));
             }
         }
@@ -117,7 +118,7 @@ impl Layers {
 struct Walk<'a> {
     layers: &'a mut Layers,
     file: &'a Path,
-    text: &'a str,
+    lines: Lines,
     /// What a setting of another design became, and where it stood.
     aliased: BTreeMap<&'static str, (&'static str, usize)>,
 }
@@ -125,7 +126,7 @@ struct Walk<'a> {
 impl Walk<'_> {
     fn table(&mut self, prefix: &str, table: &DeTable<'_>) {
         for (key, value) in table {
-            let line = line_of(self.text, key.span().start);
+            let line = self.lines.at(key.span().start);
             let path = if prefix.is_empty() {
                 key.get_ref().to_string()
             } else {
@@ -225,8 +226,17 @@ fn did_you_mean(meant: Option<&str>) -> String {
     meant.map_or_else(String::new, |meant| format!("; did you mean {meant}?"))
 }
 
-fn line_of(text: &str, offset: usize) -> usize {
-    text.as_bytes().iter().take(offset).filter(|byte| **byte == b'\n').count() + 1
+/// Where lines end: counting them anew for every key of a file with ten thousand roles takes minutes.
+struct Lines(Vec<usize>);
+
+impl Lines {
+    fn of(text: &str) -> Self {
+        Self(text.bytes().enumerate().filter(|(_, byte)| *byte == b'\n').map(|(at, _)| at).collect())
+    }
+
+    fn at(&self, offset: usize) -> usize {
+        self.0.partition_point(|end| *end < offset) + 1
+    }
 }
 
 impl fmt::Display for Origin {

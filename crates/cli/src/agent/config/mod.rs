@@ -420,7 +420,7 @@ impl Reader {
     }
 
     fn roles(&mut self, default: &Candidacy) -> Vec<RoleConfig> {
-        let mut roles: Vec<RoleConfig> = Vec::new();
+        let (mut roles, mut known): (Vec<RoleConfig>, BTreeSet<Name>) = Default::default();
         for index in indices(self.values.keys(), "role") {
             let at = format!("role[{index}]");
             let Some(name) = self.name(&format!("{at}.name")) else {
@@ -430,7 +430,7 @@ impl Reader {
             if tenure::operator::is_internal(&name) {
                 self.fault(&format!("{at}.name"), "names that begin with `tenure.` are the agent's own");
             }
-            if roles.iter().any(|role| role.name == name) {
+            if !known.insert(name.clone()) {
                 self.fault(
                     &format!("{at}.name"),
                     &format!("{name} is stood for already; name each role once"),

@@ -216,12 +216,12 @@ function alertList() {
       const [name, state, severity, from, condition] = row.children;
       say(name, String(first(alert, "alert", "name")));
       replacePill(state, String(first(alert, "state") || "—"));
-      if (severity.textContent !== alert.severity) severity.replaceChildren(pill(alert.severity));
       say(from, when(first(alert, "since", "fired_at", "at")));
       const more = (alert.total ?? 0) > 1 ? ` (and ${alert.total - 1} more)` : "";
       const quiet = ["inactive", "pending"].includes(alert.state);
       say(condition, quiet ? alert.condition : `${alert.summary ?? alert.condition}${more}`);
       condition.classList.toggle("faint", quiet);
+      severity.replaceChildren(quiet ? el("span", "faint", alert.severity) : pill(alert.severity));
     },
     open: (alert) => open("alert", alert.alert),
     key: (alert) => `alert/${alert.alert}`,
