@@ -2,7 +2,7 @@
 //!
 //! At rest: how much memory and how much of a core it takes. Under load: 2 000 clients of the event stream and 5 000
 //! requests of `/leader/{role}` a second, and whether a beat was missed meanwhile. `TENURE_SECONDS` says for how long each
-//! (20 by default). It fails if what `docs/agent.md` promises does not hold.
+//! (20 by default). It fails if what `docs/agent.md` says of it does not hold.
 
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
@@ -96,7 +96,7 @@ async fn main() {
     agent.leads().await;
     let at_rest = rest(&agent, span).await;
     let under_load = load(&agent, span).await;
-    assert!(at_rest && under_load, "what docs/agent.md promises does not hold");
+    assert!(at_rest && under_load, "what docs/agent.md says of it does not hold");
 }
 
 async fn rest(agent: &Agent, span: Duration) -> bool {
