@@ -4,7 +4,7 @@ use crate::exit::Exit;
 
 /// One kind of fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(super) enum Kind {
+pub(crate) enum Kind {
     Kill,
     FreezeShort,
     FreezeLong,
