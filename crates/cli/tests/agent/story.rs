@@ -53,8 +53,12 @@ fn by_hand(agents: &[Agent], leader: usize) {
     let name = |agent: &Agent| agent.get("/v1/cluster").json()["node"].as_str().unwrap().to_owned();
     let target = name(other);
     eventually("it stands", || leads.role("scheduler")["candidates"][0] == target.as_str());
-    let answer = other.post("/v1/roles/scheduler/transfer", &json!({ "to": target, "why": "a test" }));
-    assert_eq!((answer.status, answer.json()["leader"].as_str()), (200, Some(target.as_str())), "{answer:?}");
+    // On a busy machine the target may be silent for a moment, and then it is refused.
+    eventually("it is handed over", || {
+        let answer = other.post("/v1/roles/scheduler/transfer", &json!({ "to": target, "why": "a test" }));
+        assert!([200, 409].contains(&answer.status), "{answer:?}");
+        answer.status == 200 && answer.json()["leader"].as_str() == Some(target.as_str())
+    });
     eventually("the other says so", || other.leads("scheduler"));
     assert!(!leads.leads("scheduler"));
     let history = leads.get("/v1/history?role=scheduler").json();

@@ -484,14 +484,6 @@ impl Key {
     }
 }
 
-/// The lists of tables, in the order in which they are documented.
-#[must_use]
-pub(super) fn lists() -> Vec<&'static str> {
-    let mut lists: Vec<_> = KEYS.iter().filter_map(|key| Some(key.path.split_once("[]")?.0)).collect();
-    lists.dedup();
-    lists
-}
-
 /// The table of `docs/agent.md`.
 #[must_use]
 pub fn table() -> String {
