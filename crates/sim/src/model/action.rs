@@ -128,9 +128,8 @@ pub fn enabled(setup: &Setup, world: &World) -> Vec<Action> {
         actions.extend(live(world).filter(victim).map(Action::Cut));
     }
     for id in Run::witnessed(world, setup) {
-        let attends = |node: &Node| {
-            !world.cut.contains(&id) || node.engine.as_ref().is_some_and(|engine| engine.attends_to(id))
-        };
+        // Whoever has not seen it alive attends to nothing, nor does whoever has seen it over.
+        let attends = |node: &Node| node.engine.as_ref().is_some_and(|engine| engine.attends_to(id));
         let ready = |n: &usize| {
             let node = &world.nodes[*n];
             node.is_up() && !node.evidence.contains_key(&id) && attends(node)
