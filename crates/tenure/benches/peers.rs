@@ -155,7 +155,7 @@ async fn recovery(group: &mut Processes) {
     let (client, filler) = (group.client(), "x".repeat(1000));
     for batch in 0..600_u32 {
         let write = |nth: u32| {
-            let mut write = put("", None, 1);
+            let mut write = put("r", None, 1);
             write.key = key(&format!("r{}", batch * 100 + nth));
             write.put = write.put.map(|(version, _)| (version, Value::of(&filler, None)));
             write.ring = false;

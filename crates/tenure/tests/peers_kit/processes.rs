@@ -36,6 +36,8 @@ struct Standing {
     name: String,
     notes: PathBuf,
     ttl: Duration,
+    /// Which life of this node it is.
+    life: u32,
 }
 
 /// What the copies do: nothing, unless they are told to be a member. They close it and end when the other end of their
@@ -56,7 +58,7 @@ pub fn be_a_member() {
 }
 
 async fn stand(member: Arc<Peers>, standing: Standing) {
-    let pen = Pen::in_dir(&standing.notes, &standing.name).unwrap();
+    let pen = Pen::in_dir(&standing.notes, &standing.name, standing.life).unwrap();
     let _meter = Meter::start(&pen, None);
     let store = player::recorded(member, &pen, None);
     let node = loop {
@@ -76,6 +78,8 @@ pub struct Processes {
     pub children: Vec<Option<Child>>,
     links: Option<Links>,
     ttl: Option<Duration>,
+    /// How many members were ever started.
+    lives: u32,
 }
 
 impl Processes {
@@ -86,7 +90,7 @@ impl Processes {
         std::fs::create_dir(dir.path().join("notes")).unwrap();
         let addresses = (0..count).map(|_| free_address()).collect();
         let children = (0..count).map(|_| None).collect();
-        Self { dir, addresses, children, links: None, ttl: None }
+        Self { dir, addresses, children, links: None, ttl: None, lives: 0 }
     }
 
     /// So many members, with a proxy on each way between two of them.
@@ -130,7 +134,8 @@ impl Processes {
         let (list, me, dir) = (self.addresses.join(","), &self.addresses[nth], self.place(nth));
         let url = format!("{}&me={me}&dir={}", self.url(&list), dir.display());
         let routes = self.links.as_ref().map(|links| links.routes(nth)).unwrap_or_default();
-        let node = self.ttl.map(|ttl| Standing { name: format!("n{nth}"), notes: self.notes(), ttl });
+        let (notes, life) = (self.notes(), self.lives);
+        let node = self.ttl.map(|ttl| Standing { name: format!("n{nth}"), notes, ttl, life });
         Part { url, routes, node }
     }
 
@@ -141,6 +146,7 @@ impl Processes {
 
     /// Starts a member; `before` is what a shell does first.
     pub fn start_after(&mut self, nth: usize, before: &str, arguments: &[&str]) {
+        self.lives += 1;
         let mut command = Command::new("sh");
         command.args(["-c", &format!("{before} exec \"$@\""), "sh"]);
         command.arg(std::env::current_exe().unwrap()).args(arguments);
