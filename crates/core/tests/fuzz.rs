@@ -288,6 +288,24 @@ proptest! {
     }
 }
 
+/// What is known to reach far, or did harm once.
+#[test]
+fn an_engine_takes_the_corpus() {
+    let number = |word: &str| word.parse::<u64>().unwrap();
+    for line in include_str!("corpus/engine.txt").lines().filter(|line| !line.starts_with('#')) {
+        for (class, takeover) in [(Class::A, Takeover::Strict), (Class::C, Takeover::OnDisconnect)] {
+            let mut feeder = Feeder::new(class, takeover);
+            feeder.feed((0, 0, 0, 0));
+            for choice in line.split(' ') {
+                let [kind, a, b, c] = choice.split(',').map(number).collect::<Vec<_>>()[..] else {
+                    panic!("{choice} is no choice")
+                };
+                feeder.feed((u8::try_from(kind).unwrap(), a, b, c));
+            }
+        }
+    }
+}
+
 /// Found by torture: somebody wrote the last of all tokens, and the loop panicked for ever.
 #[test]
 fn the_last_of_all_tokens_is_left_alone() {

@@ -1,7 +1,7 @@
 //! The ground on which nodes stand: a private server that is attacked too, or a user's own store that is left alone.
 
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tenure::store::Class;
 use tenure_testkit::judge::Injected;
@@ -39,8 +39,8 @@ pub(super) struct Attack {
     pub(super) failed: Option<(Kind, String)>,
 }
 
-/// How often a healing that failed is tried, a second after the last.
-const TRIES: u32 = 60;
+/// For how long a healing that failed is tried again.
+const PATIENCE: Duration = Duration::from_secs(180);
 
 /// See the [module](self).
 pub(crate) struct Ground {
@@ -152,13 +152,11 @@ impl Ground {
 
 /// Heals until it is healed.
 fn heal(server: &mut dyn Attacked, kind: Kind) {
-    for _ in 1..TRIES {
-        if server.heal(kind).is_ok() {
-            return;
-        }
+    let began = Instant::now();
+    while let Err(why) = server.heal(kind) {
+        assert!(began.elapsed() < PATIENCE, "{} could not be undone: {why}", kind.name());
         std::thread::sleep(Duration::from_secs(1));
     }
-    server.heal(kind).unwrap_or_else(|why| panic!("{} could not be undone: {why}", kind.name()));
 }
 
 /// Runs what blocks; its panic becomes an error that says the same.

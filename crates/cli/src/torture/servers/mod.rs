@@ -8,7 +8,8 @@ mod peers;
 mod redis;
 mod sql;
 
-use std::process::Command;
+use std::io::{Read as _, Seek as _};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
@@ -87,11 +88,29 @@ fn until(what: &str, mut done: impl FnMut() -> bool) -> Done {
     Ok(())
 }
 
-/// A client's command.
+/// A client's command. A server that never answers must not keep us from healing it.
 fn run(mut command: Command) -> Done {
-    match command.output() {
-        Ok(output) if output.status.success() => Ok(()),
-        Ok(output) => Err(format!("{command:?}: {}", String::from_utf8_lossy(&output.stderr).trim_end())),
-        Err(error) => Err(format!("{command:?}: {error}; is the client installed?")),
+    let log = tempfile::tempfile().and_then(|log| Ok((log.try_clone()?, log)));
+    let (said, mut log) = log.map_err(|error| format!("no temporary file: {error}"))?;
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(said);
+    let mut child = match command.spawn() {
+        Ok(child) => child,
+        Err(error) => return Err(format!("{command:?}: {error}; is the client installed?")),
+    };
+    let mut ended = None;
+    let in_time = until("the server answers its client", || {
+        ended = child.try_wait().ok().flatten();
+        ended.is_some()
+    });
+    if in_time.is_err() {
+        let _ = child.kill();
+        let _ = child.wait();
+    }
+    let mut words = String::new();
+    let _ = log.rewind().and_then(|()| log.read_to_string(&mut words));
+    match ended {
+        Some(status) if status.success() => Ok(()),
+        Some(_) => Err(format!("{command:?}: {}", words.trim_end())),
+        None => in_time,
     }
 }

@@ -35,7 +35,8 @@ impl Sql<mysql::Mysql> {
 }
 
 impl<E: Engine> Sql<E> {
-    /// Some servers write only to what they have reserved long before, and have to be made to want more.
+    /// A server that writes only to what it has reserved long before has to be made to want more; it may die of that, or
+    /// never answer.
     fn fill_the_disk(&self) -> Done {
         self.home.fill()?;
         let _ = self.engine.rule(&self.engine.words(Kind::DiskFull, Duration::ZERO).0);
@@ -57,6 +58,8 @@ impl<E: Engine> Sql<E> {
 
 /// How a server that speaks SQL is ruled.
 pub(super) trait Engine: Send {
+    /// What can be done to it.
+    const ABLE: &'static [Kind];
     fn url(&self) -> String;
     /// Carries out statements as its ruler.
     fn rule(&self, statements: &str) -> Done;
@@ -76,8 +79,7 @@ impl<E: Engine> Attacked for Sql<E> {
     }
 
     fn able(&self) -> &'static [Kind] {
-        use Kind::{Crowd, DeleteRows, DiskFull, Flush, ReadOnly, Restore, Slow, StoreFreeze, StoreKill};
-        &[StoreKill, StoreFreeze, Crowd, ReadOnly, Slow, DiskFull, Flush, DeleteRows, Restore]
+        E::ABLE
     }
 
     fn has_disk(&self) -> bool {
@@ -124,6 +126,18 @@ impl<E: Engine> Attacked for Sql<E> {
 }
 
 impl Engine for postgres::Postgres {
+    const ABLE: &'static [Kind] = &[
+        Kind::StoreKill,
+        Kind::StoreFreeze,
+        Kind::Crowd,
+        Kind::ReadOnly,
+        Kind::Slow,
+        Kind::DiskFull,
+        Kind::Flush,
+        Kind::DeleteRows,
+        Kind::Restore,
+    ];
+
     fn url(&self) -> String {
         self.admin_url()
     }
@@ -186,6 +200,18 @@ impl Engine for postgres::Postgres {
 }
 
 impl Engine for mysql::Mysql {
+    /// Not a full disk: whoever met it waits for a minute before it looks whether there is room again.
+    const ABLE: &'static [Kind] = &[
+        Kind::StoreKill,
+        Kind::StoreFreeze,
+        Kind::Crowd,
+        Kind::ReadOnly,
+        Kind::Slow,
+        Kind::Flush,
+        Kind::DeleteRows,
+        Kind::Restore,
+    ];
+
     fn url(&self) -> String {
         Self::url(self, mysql::USERS[0])
     }
@@ -227,7 +253,6 @@ impl Engine for mysql::Mysql {
             Kind::Slow => {
                 (format!("LOCK TABLES tenure_registers WRITE; SELECT SLEEP({seconds:.3}); UNLOCK TABLES"), "")
             }
-            Kind::DiskFull => ("FLUSH TABLES".to_owned(), ""),
             Kind::Flush => ("SET foreign_key_checks = 0; TRUNCATE TABLE tenure_registers".to_owned(), ""),
             _ => ("DELETE FROM tenure_registers WHERE kind = 'session'".to_owned(), ""),
         }
