@@ -36,10 +36,10 @@ impl CommandRunner {
     fn command(&self, run: &RunContext) -> Option<Command> {
         let (program, args) = self.command.split_first()?;
         let mut env = vec![
-            variable("TENURE_TOKEN", run.token()),
+            variable("TENURE_TOKEN", &run.token()),
             variable("TENURE_TASK", run.task()),
-            variable("TENURE_TICK", Stamp(run.tick())),
-            variable("TENURE_ATTEMPT", run.attempt()),
+            variable("TENURE_TICK", &Stamp(run.tick())),
+            variable("TENURE_ATTEMPT", &run.attempt()),
         ];
         env.extend(led(run.node(), run.lead()));
         Some(Command { program: program.clone(), args: args.to_vec(), env, cwd: None })
@@ -71,13 +71,13 @@ pub(crate) fn led(node: &Node, lead: Option<&Lead>) -> Vec<(OsString, OsString)>
     let mut env = vec![variable("TENURE_NODE", node.name())];
     if let Some(lead) = lead {
         env.push(variable("TENURE_ROLE", lead.role()));
-        env.push(variable("TENURE_SESSION", lead.session()));
-        env.push(variable("TENURE_TOKEN", lead.token()));
+        env.push(variable("TENURE_SESSION", &lead.session()));
+        env.push(variable("TENURE_TOKEN", &lead.token()));
     }
     env
 }
 
-fn variable(name: &str, value: impl ToString) -> (OsString, OsString) {
+fn variable(name: &str, value: &impl ToString) -> (OsString, OsString) {
     (name.into(), value.to_string().into())
 }
 

@@ -28,8 +28,10 @@ pub(super) struct Tasks {
     took: Durations,
 }
 
+type Count = fn(&Counts) -> u64;
+
 /// What is counted of each task, and by what name.
-const COUNTED: [(&str, fn(&Counts) -> u64); 6] = [
+const COUNTED: [(&str, Count); 6] = [
     ("task_runs", Counts::runs),
     ("task_failures", Counts::failures),
     ("task_cancelled", Counts::cancelled),
@@ -75,7 +77,7 @@ impl Tasks {
     }
 
     /// One series for each task; one for all where there are too many.
-    fn series(&self, counted: &BTreeMap<Name, Counts>, count: fn(&Counts) -> u64) -> Vec<(OfTask, u64)> {
+    fn series(&self, counted: &BTreeMap<Name, Counts>, count: Count) -> Vec<(OfTask, u64)> {
         if counted.len() > self.limit {
             return vec![(OfTask { task: ALL.to_owned() }, counted.values().map(count).sum())];
         }
