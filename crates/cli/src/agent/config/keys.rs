@@ -457,6 +457,14 @@ pub(super) fn names_below(path: &str) -> Vec<&'static str> {
     names
 }
 
+/// The lists of tables.
+pub(super) fn lists() -> Vec<&'static str> {
+    let mut lists: Vec<_> =
+        KEYS.iter().filter_map(|key| key.path.split_once("[].")).map(|(list, _)| list).collect();
+    lists.dedup();
+    lists
+}
+
 /// Without the numbers in its brackets.
 fn general(path: &str) -> String {
     let mut inside = false;
