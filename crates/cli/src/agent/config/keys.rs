@@ -457,6 +457,14 @@ pub(super) fn names_below(path: &str) -> Vec<&'static str> {
     names
 }
 
+/// The lists of tables, in the order in which they are documented.
+#[must_use]
+pub(super) fn lists() -> Vec<&'static str> {
+    let mut lists: Vec<_> = KEYS.iter().filter_map(|key| Some(key.path.split_once("[]")?.0)).collect();
+    lists.dedup();
+    lists
+}
+
 /// Without the numbers in its brackets.
 fn general(path: &str) -> String {
     let mut inside = false;
