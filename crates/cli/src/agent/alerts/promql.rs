@@ -38,19 +38,19 @@ pub enum Plan {
     /// A function of the samples of each series over a time.
     Over(Over, Selector, Duration),
     /// A function of each value.
-    Each(Each, Box<Plan>, Vec<f64>),
+    Each(Each, Box<Self>, Vec<f64>),
     /// The other sign.
-    Negative(Box<Plan>),
+    Negative(Box<Self>),
     /// Series gathered by some labels.
-    Gather(Gather, Box<Plan>, Grouping),
+    Gather(Gather, Box<Self>, Grouping),
     /// Two sides.
     Two(Box<Two>),
     /// 1 if there is nothing.
-    Absent(Box<Plan>, BTreeMap<String, String>),
+    Absent(Box<Self>, BTreeMap<String, String>),
     /// The one value there is.
-    Scalar(Box<Plan>),
+    Scalar(Box<Self>),
     /// A number as a series without labels.
-    Vector(Box<Plan>),
+    Vector(Box<Self>),
 }
 
 /// Which series.
@@ -383,7 +383,7 @@ impl Reader<'_> {
                 },
                 _ => Err(unsupported("a bound that is not a number", expr)),
             };
-            let rest: Result<Vec<f64>, String> = rest.map(|arg| arg.as_ref()).map(number).collect();
+            let rest: Result<Vec<f64>, String> = rest.map(AsRef::as_ref).map(number).collect();
             let rest = rest?;
             return Ok(Plan::Each(each, Box::new(self.plan(first)?), rest));
         }

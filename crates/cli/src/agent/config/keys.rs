@@ -457,10 +457,10 @@ pub(super) fn names_below(path: &str) -> Vec<&'static str> {
     names
 }
 
-/// The lists of tables.
+/// The lists of tables, in the order in which they are documented.
+#[must_use]
 pub(super) fn lists() -> Vec<&'static str> {
-    let mut lists: Vec<_> =
-        KEYS.iter().filter_map(|key| key.path.split_once("[].")).map(|(list, _)| list).collect();
+    let mut lists: Vec<_> = KEYS.iter().filter_map(|key| Some(key.path.split_once("[]")?.0)).collect();
     lists.dedup();
     lists
 }

