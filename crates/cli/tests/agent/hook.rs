@@ -31,7 +31,7 @@ impl Hook {
         std::thread::spawn(move || {
             for client in listener.incoming().flatten() {
                 let (kept, answers) = (kept.clone(), answers.clone());
-                std::thread::spawn(move || _ = serve(client, &kept, &answers));
+                std::thread::spawn(move || _ = serve(&client, &kept, &answers));
             }
         });
         Self { port, got, status }
@@ -72,7 +72,7 @@ impl Hook {
     }
 }
 
-fn serve(client: TcpStream, kept: &Mutex<Vec<Told>>, answers: &AtomicU16) -> std::io::Result<()> {
+fn serve(client: &TcpStream, kept: &Mutex<Vec<Told>>, answers: &AtomicU16) -> std::io::Result<()> {
     let mut lines = BufReader::new(client.try_clone()?);
     let mut head = String::new();
     while !head.ends_with("\r\n\r\n") {
@@ -87,5 +87,6 @@ fn serve(client: TcpStream, kept: &Mutex<Vec<Told>>, answers: &AtomicU16) -> std
     let body = serde_json::from_slice(&body).unwrap_or_default();
     kept.lock().unwrap().push(Told { answer, head: head.to_lowercase(), body });
     let more = if answer == 302 { "Location: /elsewhere\r\n" } else { "" };
-    write!(&client, "HTTP/1.1 {answer} X\r\n{more}Content-Length: 0\r\nConnection: close\r\n\r\n")
+    let mut client = client;
+    write!(client, "HTTP/1.1 {answer} X\r\n{more}Content-Length: 0\r\nConnection: close\r\n\r\n")
 }
