@@ -16,9 +16,9 @@ use super::roles::Role;
 pub(super) const SPREAD: Duration = Duration::from_millis(50);
 /// One of the first ranks waits this much longer than the one before.
 const STEP: Duration = Duration::from_millis(10);
-/// So many wait a whole step each. Those behind them, however many, share what is left of the spread, evenly: all at its end
+/// So many behind the first wait a whole step each. Those behind them, however many, share what is left of the spread, evenly: all at its end
 /// would ask at one moment.
-const FIRST: u32 = 3;
+const FIRST: u32 = 2;
 
 /// Where a candidate stands: the lower, the earlier.
 type Place = (bool, bool, Reverse<i32>, u64);
@@ -120,8 +120,9 @@ fn step(ahead: usize, all: usize, jitter: u64) -> Duration {
     if rank <= FIRST {
         return STEP * rank + STEP / 4 * (jitter % 4) as u32;
     }
-    let share = (SPREAD - STEP * FIRST) / all.saturating_sub(FIRST).max(1);
-    (STEP * FIRST + share.saturating_mul(rank - FIRST) + share / 4 * (jitter % 4) as u32).min(SPREAD)
+    let begin = STEP * (FIRST + 1);
+    let share = (SPREAD - begin) / all.saturating_sub(FIRST + 1).max(1);
+    (begin + share.saturating_mul(rank - FIRST - 1) + share / 4 * (jitter % 4) as u32).min(SPREAD)
 }
 
 fn place(role: &Name, node: &Name, priority: i32, record: Option<&RoleRecord>) -> Place {
