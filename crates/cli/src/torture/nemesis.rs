@@ -295,7 +295,14 @@ impl Nemesis {
         }
         self.store_busy = true;
         self.board.tell(&format!("{} of the store", strike.kind.name()));
-        self.tasks.spawn(Ground::attack(server, strike.kind, strike.lasts));
+        let (operator, nodes) = (self.operator.clone(), self.settings.nodes);
+        self.tasks.spawn(async move {
+            let attack = Ground::attack(server, strike.kind, strike.lasts).await?;
+            if attack.injected.destroys {
+                set_right(&operator, nodes).await;
+            }
+            Ok(attack)
+        });
     }
 
     async fn strike_node(&mut self, strike: Strike) -> Result<(), Exit> {
@@ -496,21 +503,13 @@ async fn operate(operator: Operator, strike: Strike, node: String) -> Injected {
         Kind::Pause => {
             let _ = operator.pause(&role, "torture", strike.lasts).await;
             tokio::time::sleep(strike.lasts).await;
-            while matches!(
-                operator.resume(&role, "torture").await,
-                Err(tenure::Error::Store(_) | tenure::Error::Contended(_))
-            ) {
-                tokio::time::sleep(TICK).await;
-            }
+            insist(|| operator.resume(&role, "torture")).await;
             On::Role(role.to_string())
         }
         _ => {
             let _ = operator.drain(&node, true, "torture").await;
             tokio::time::sleep(strike.lasts).await;
-            let healed = || operator.drain(&node, false, "torture");
-            while matches!(healed().await, Err(tenure::Error::Store(_) | tenure::Error::Contended(_))) {
-                tokio::time::sleep(TICK).await;
-            }
+            insist(|| operator.drain(&node, false, "torture")).await;
             On::Node(node.to_string())
         }
     };
@@ -520,6 +519,25 @@ async fn operate(operator: Operator, strike: Strike, node: String) -> Injected {
         _ => format!("{} of {role}", kind.name()),
     };
     Injected { kind: kind.name().into(), what, from, to: lease_now(), on, destroys: false }
+}
+
+/// What a store forgot may be that a pause or a drain was taken back; whoever did so looks, and does it again.
+async fn set_right(operator: &Operator, nodes: usize) {
+    for number in 0..ROLES {
+        let role = Name::new(member::role(number)).expect("a name");
+        insist(|| operator.resume(&role, "torture")).await;
+    }
+    for number in 0..nodes {
+        let node = Name::new(name(number)).expect("a name");
+        insist(|| operator.drain(&node, false, "torture")).await;
+    }
+}
+
+/// Asks until the store has answered.
+async fn insist<T, A: Future<Output = Result<T, tenure::Error>>>(ask: impl Fn() -> A) {
+    while matches!(ask().await, Err(tenure::Error::Store(_) | tenure::Error::Contended(_))) {
+        tokio::time::sleep(TICK).await;
+    }
 }
 
 /// Asks the store over and over, on a connection that nobody troubles: when it is slow to answer, so it is to nodes.

@@ -56,7 +56,8 @@ fn by_hand(agents: &[Agent], leader: usize) {
     // On a busy machine the target may be silent for a moment, and then it is refused.
     eventually("it is handed over", || {
         let answer = other.post("/v1/roles/scheduler/transfer", &json!({ "to": target, "why": "a test" }));
-        assert!([200, 409].contains(&answer.status), "{answer:?}");
+        let silent = answer.status == 409 && answer.body.contains("silent");
+        assert!(answer.status == 200 || silent, "{answer:?}");
         answer.status == 200 && answer.json()["leader"].as_str() == Some(target.as_str())
     });
     eventually("the other says so", || other.leads("scheduler"));
