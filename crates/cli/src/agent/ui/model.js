@@ -34,8 +34,6 @@ const tell = (what) => listeners.forEach((heard) => heard(what));
 const now = () => performance.now();
 let lastId = "";
 let loaded = 0;
-/** What this agent can be asked: not every one has tasks and alerts. */
-let offered = null;
 const dirty = new Set();
 
 /** How much of the lease of a node is left, as far as its last beat is known. */
@@ -85,7 +83,6 @@ function found() {
   model.lostSince = 0;
   // Whatever happened meanwhile was not seen.
   loaded = 0;
-  offered = null;
   model.history.clear();
   tell("link");
   tell("history");
@@ -149,12 +146,9 @@ async function lookAtTheRest() {
   if (model.lostSince) return;
   model.deeds = (await get("/v1/audit")).deeds.reverse();
   tell("audit");
-  offered ??= (await get("/openapi.json")).paths;
-  for (const what of ["tasks", "alerts"]) {
-    if (what === "tasks" && offered["/v1/tasks"]) { await lookAtTasks(); continue; }
-    model[what] = offered[`/v1/${what}`] ? (await get(`/v1/${what}`))[what] ?? [] : null;
-    tell(what);
-  }
+  await lookAtTasks();
+  model.alerts = (await get("/v1/alerts")).alerts;
+  tell("alerts");
 }
 
 let looking = 0;
