@@ -162,8 +162,12 @@ async fn idle_cost(bench: &Bench, name: &str, roles: u32) -> Result<((u64, u64),
     let node = bench.node_on(store, name, TTL).await?;
     let led = lead_all(&node, name, roles).await?;
     let resident = resident();
-    // The history is written after the fact: let it be.
-    tokio::time::sleep(2 * TTL).await;
+    // The history is written after the fact: let it be over.
+    let mut written = None;
+    while written != Some(meter.histories()) {
+        written = Some(meter.histories());
+        tokio::time::sleep(2 * TTL).await;
+    }
     meter.reset();
     tokio::time::sleep(IDLE).await;
     let cost = meter.reset();
@@ -310,7 +314,8 @@ async fn crashes(bench: &Bench, takeover: &str) -> Result<Spread, Exit> {
         let mut command = Command::new("/proc/self/exe");
         command.args(["--store", &bench.url, "--namespace", bench.namespace.as_str(), "run", "--quiet"]);
         command.args(["--role", &format!("crash-{takeover}"), "--takeover", takeover]);
-        command.args(["--node", &format!("bench-run-{node}"), "--", "sh", "-c", &script]);
+        // Names of its own: whoever has that of a process which was just killed waits for its lease.
+        command.args(["--node", &format!("{takeover}-{node}"), "--", "sh", "-c", &script]);
         command.stderr(Stdio::null()).spawn().map_err(|error| Exit::Failed(error.to_string()))
     };
     let mut runs = (0..3).map(start).collect::<Result<Vec<Child>, Exit>>()?;
@@ -323,7 +328,7 @@ async fn crashes(bench: &Bench, takeover: &str) -> Result<Spread, Exit> {
         tokio::time::sleep(Duration::from_millis(300)).await;
         let snapshot = operator.snapshot().await?;
         let Some(leader) = snapshot.role(&role).and_then(|report| report.leader.clone()) else { continue };
-        let index: usize = leader.as_str().trim_start_matches("bench-run-").parse().unwrap_or(0);
+        let index: usize = leader.as_str().rsplit('-').next().and_then(|nth| nth.parse().ok()).unwrap_or(0);
         let killed = wall_nanos();
         let _ = runs[index].kill();
         let (next, began) = next_command(dir.path(), token).await;

@@ -5,19 +5,26 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use async_trait::async_trait;
-use tenure::store::{Entry, Layer, Name, Outcome, Query, SharedStore, Store, StoreError, Write};
+use tenure::store::{Entry, Kind, Layer, Name, Outcome, Query, SharedStore, Store, StoreError, Write};
 
 /// How much was asked.
 #[derive(Debug, Default)]
 pub(crate) struct Meter {
     pub(crate) operations: AtomicU64,
     pub(crate) rows: AtomicU64,
+    /// Of these rows, the entries of histories, which are written after the fact.
+    histories: AtomicU64,
 }
 
 impl Meter {
     fn count(&self, rows: usize) {
         self.operations.fetch_add(1, Ordering::Relaxed);
         self.rows.fetch_add(rows as u64, Ordering::Relaxed);
+    }
+
+    /// How many entries of histories were written so far.
+    pub(crate) fn histories(&self) -> u64 {
+        self.histories.load(Ordering::Relaxed)
     }
 
     pub(crate) fn reset(&self) -> (u64, u64) {
@@ -52,6 +59,8 @@ impl Layer for Metered {
 
     async fn write(&self, namespace: &Name, writes: &[Write]) -> Result<Vec<Outcome>, StoreError> {
         self.meter.count(writes.len());
+        let histories = writes.iter().filter(|write| write.key.kind() == Kind::History).count();
+        self.meter.histories.fetch_add(histories as u64, Ordering::Relaxed);
         self.inner.write(namespace, writes).await
     }
 }

@@ -8,8 +8,12 @@ mod crypto;
 mod error;
 #[cfg(any(feature = "mysql", feature = "postgres"))]
 mod hash;
+#[cfg(any(feature = "mysql", feature = "postgres"))]
+mod hearing;
 mod hub;
 mod layer;
+#[cfg(any(feature = "mysql", feature = "postgres"))]
+mod link;
 mod memory;
 #[cfg(feature = "mysql")]
 mod mysql;

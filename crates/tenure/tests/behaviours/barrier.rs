@@ -107,12 +107,11 @@ macro_rules! many {
     };
 }
 
-// Fifty at once on MariaDB stand still for 20 s and more, once in fifty times on an overloaded machine: docs/bugs.md has it as
-// open.
 many! { all_at_one_barrier:
     sqlite on crate::rigs::sqlite::Sqlite,
     redis on crate::rigs::redis::Redis,
     postgres on crate::rigs::postgres::Postgres,
+    mysql on crate::rigs::mysql::Mysql,
 }
 
 many! { standbys_do_not_stampede:

@@ -4,8 +4,10 @@
 //! together, once more. Its questions go one by one on the connection for operations, so that a beat waits for one of them
 //! at most.
 //!
-//! Many ringers meet many sleepers when a fleet starts. So nobody is woken twice by one ring, each ringer begins at another
-//! place of the list, and whoever was woken is left out of it until it has rested (`ears`).
+//! Many ringers would meet many sleepers when a fleet starts: fifty by fifty interruptions, for which the server stands
+//! still. So one of them rings for all, the one that holds the lock of the ringer. Whoever finds it held has committed
+//! before, and leaves it to the holder, who looks at the number of the bell *after* letting go and begins again if it has
+//! risen. Nobody is woken twice by one ring, and whoever was woken is left out of it until it has rested (`ears`).
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -14,18 +16,20 @@ use std::time::Duration;
 
 use mysql_async::prelude::Queryable;
 use mysql_async::{Conn, Row};
-use tenure_core::Entropy;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::fault::{self, Fault};
 use super::link::Link;
 use super::session::{sets, text_of};
-use crate::clock::KernelEntropy;
 
 /// Our connections, and whether each is asleep; the mark is put together here so that the question does not find itself.
 const CENSUS: &str = "SELECT ID, INFO LIKE CONCAT('%/* tenure', ' ear */%') FROM information_schema.PROCESSLIST WHERE \
     DB = DATABASE() AND USER = SUBSTRING_INDEX(USER(), '@', 1)";
+
+/// The lock of the ringer: one for all that can wake each other, however long their names are.
+const RINGER: &str =
+    "CONCAT('tenure-ringer-', MD5(CONCAT(SUBSTRING_INDEX(USER(), '@', 1), '@', DATABASE())))";
 
 /// So many are woken by one text, which a beat may have to wait for.
 const AT_ONCE: usize = 16;
@@ -75,12 +79,27 @@ impl Bell {
         let mut asked = self.asked.subscribe();
         while asked.changed().await.is_ok() {
             let ringing = *asked.borrow_and_update();
-            self.wake_all(&link, Instant::now() + patience).await;
+            self.ring_for_all(&link, Instant::now() + patience).await;
             self.rung.send_replace(ringing);
         }
     }
 
-    /// Wakes everybody who sleeps, some at a time. What cannot be woken finds the change at its next beat.
+    /// Rings until it has been quiet, or leaves it to whoever does so already. What cannot be rung is found at the next
+    /// beat.
+    async fn ring_for_all(&self, link: &Link, until: Instant) {
+        while Instant::now() < until {
+            let Ok(Some(rung)) = link.ask(|mut wire| async move { begin(&mut wire.conn).await }).await else {
+                return;
+            };
+            self.wake_all(link, until).await;
+            match link.ask(|mut wire| async move { end(&mut wire.conn).await }).await {
+                Ok(last) if last != Some(rung) => tokio::time::sleep(self.rest()).await,
+                _ => return,
+            }
+        }
+    }
+
+    /// Wakes everybody who sleeps, some at a time.
     async fn wake_all(&self, link: &Link, until: Instant) {
         let mut woken = BTreeSet::new();
         while Instant::now() < until {
@@ -91,8 +110,6 @@ impl Bell {
             let asleep = found.into_iter().filter(|(id, asleep)| *asleep && !woken.contains(id));
             let mut asleep: Vec<u64> = asleep.map(|(id, _)| id).collect();
             let last = asleep.len() <= AT_ONCE;
-            let begin = (KernelEntropy.nonce() % asleep.len().max(1) as u128) as usize;
-            asleep.rotate_left(begin);
             asleep.truncate(AT_ONCE);
             let some = asleep.clone();
             match link.ask(|mut wire| async move { wake(&mut wire.conn, &some).await }).await {
@@ -104,6 +121,21 @@ impl Bell {
             }
         }
     }
+}
+
+/// The number of the bell, if nobody else is ringing it.
+async fn begin(conn: &mut Conn) -> Result<Option<u64>, Fault> {
+    let text = format!("SELECT GET_LOCK({RINGER}, 0), (SELECT seq FROM tenure_bell)");
+    let row: Option<(Option<u8>, Option<u64>)> = conn.query_first(text).await?;
+    Ok(row.and_then(|(mine, rung)| rung.filter(|_| mine == Some(1))))
+}
+
+/// Lets another ring, and tells the number of the bell as it is then: a statement of its own, which sees what was committed
+/// by whoever found the lock held.
+async fn end(conn: &mut Conn) -> Result<Option<u64>, Fault> {
+    let text = format!("DO RELEASE_LOCK({RINGER}); SELECT seq FROM tenure_bell");
+    let sets = sets(conn, &text).await.map_err(|failed| failed.error)?;
+    Ok(sets.iter().flatten().find_map(|row| text_of(row, 0)?.parse().ok()))
 }
 
 async fn census(conn: &mut Conn) -> Result<Vec<(u64, bool)>, Fault> {

@@ -13,20 +13,19 @@
 //! server share one mutex there, and fifty that are woken by fifty stand still for many seconds.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use mysql_async::prelude::Queryable;
 use mysql_async::{Conn, Error, Row};
-use tokio::sync::{Notify, watch};
-use tokio::time::timeout;
+use tokio::sync::watch;
 
+use super::super::hearing::{Hearing, Listening};
 use super::super::hub::Hub;
 use super::super::room::Backoff;
 use super::super::{Entry, Name, Signal, StoreError};
 use super::bell::Bell;
 use super::fault;
-use super::link::{Link, no_answer};
+use super::link::Link;
 use super::rows;
 use super::session::{connect, text_of};
 use super::settings::Settings;
@@ -39,68 +38,14 @@ const SLEEP: Duration = Duration::from_secs(3600);
 /// So many changes at once are told one by one.
 const BACKLOG: usize = 1024;
 
-/// Whether changes are heard.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Hearing {
-    /// Not known yet, or being tried again.
-    Trying,
-    Works,
-    /// It failed, for now.
-    Failed(String),
-    /// Something stands between, and the server's connections are not ours.
-    Pooled,
-}
-
-/// The connection that listens, opened when somebody wants to hear.
-#[derive(Debug)]
-pub(super) struct Ears {
-    wanted: Arc<Wanted>,
-    hearing: watch::Receiver<Hearing>,
-}
-
-#[derive(Debug, Default)]
-struct Wanted(AtomicBool, Notify);
-
-impl Ears {
-    /// Ears, and what keeps them open until dropped.
-    pub(super) fn new(
-        settings: Arc<Settings>,
-        hub: Arc<Hub>,
-        link: Link,
-        bell: Arc<Bell>,
-    ) -> (Self, impl Future<Output = ()> + Send) {
-        let wanted = Arc::new(Wanted::default());
-        let (sender, hearing) = watch::channel(Hearing::Trying);
-        let listener = Listener { settings, hub, link, bell, hearing: sender };
-        let want = wanted.clone();
-        let listen = async move {
-            while !want.0.load(Ordering::Acquire) {
-                want.1.notified().await;
-            }
-            listener.listen().await;
-        };
-        (Self { wanted, hearing }, listen)
-    }
-
-    /// Somebody wants to hear.
-    pub(super) fn open(&self) {
-        if !self.wanted.0.swap(true, Ordering::AcqRel) {
-            self.wanted.1.notify_one();
-        }
-    }
-
-    /// Whether somebody wanted to hear.
-    pub(super) fn is_open(&self) -> bool {
-        self.wanted.0.load(Ordering::Acquire)
-    }
-
-    /// Whether changes are heard, once that is known.
-    pub(super) async fn hearing(&self) -> Hearing {
-        self.open();
-        let mut hearing = self.hearing.clone();
-        let known = hearing.wait_for(|hearing| *hearing != Hearing::Trying).await;
-        known.map_or(Hearing::Trying, |hearing| hearing.clone())
-    }
+/// The connection that listens, and what keeps it open until dropped.
+pub(super) fn listen(
+    settings: Arc<Settings>,
+    hub: Arc<Hub>,
+    link: Link,
+    bell: Arc<Bell>,
+) -> (Listening, impl Future<Output = ()> + Send) {
+    Listening::new(|hearing| Listener { settings, hub, link, bell, hearing }.listen())
 }
 
 struct Listener {
@@ -142,20 +87,19 @@ impl Listener {
 
     /// The connection, and the number of the last ring; none if something stands between.
     async fn open(&self) -> Result<Option<(Ear, u64)>, StoreError> {
-        let late = |_| Err(no_answer(&self.settings));
-        let session = timeout(self.settings.timeout, self.link.session()).await.unwrap_or_else(late)?;
+        let place = self.link.place();
+        let session = place.connecting(self.link.session()).await?;
         if !session.direct {
             return Ok(None);
         }
         let bed = if session.is_mariadb { Some(self.make_bed().await?) } else { None };
-        let connecting = async {
+        let connect = async {
             let (mut conn, server) = connect(&self.settings, None).await?;
             let failed = |error| fault::connecting(&self.settings.place, &error);
             let rung = conn.query_first("SELECT seq FROM tenure_bell").await.map_err(failed)?;
             Ok(server.direct.then_some((Ear { conn, bed }, rung.unwrap_or_default())))
         };
-        let late = |_| Err(no_answer(&self.settings));
-        timeout(self.settings.timeout, connecting).await.unwrap_or_else(late)
+        place.connecting(connect).await
     }
 
     /// Has the connection for operations hold the lock that the ear waits for.

@@ -2,7 +2,7 @@
 
 use mysql_async::{Error, ServerError};
 
-use super::super::StoreError;
+use super::super::{StoreError, link};
 use super::STORE;
 
 /// What went wrong with an operation, and whether it is proven that nothing happened nor will.
@@ -20,25 +20,29 @@ impl From<Error> for Fault {
     }
 }
 
+impl link::Fault for Fault {
+    fn ends_connection(&self) -> bool {
+        ends_connection(&self.error)
+    }
+
+    fn told(&self, place: &str) -> StoreError {
+        let (message, permanent) = said(&self.error);
+        let message = format!("{place}: {message}");
+        let error = match self.proven {
+            true => StoreError::not_applied(STORE, message),
+            false => StoreError::unknown(STORE, message),
+        };
+        finish(error, permanent)
+    }
+}
+
 /// An error while connecting: nothing was sent.
 pub(super) fn connecting(place: &str, error: &Error) -> StoreError {
     let (message, permanent) = said(error);
     finish(StoreError::not_applied(STORE, format!("{place}: {message}")), permanent)
 }
 
-/// An error of an operation that was sent.
-pub(super) fn of(place: &str, fault: &Fault) -> StoreError {
-    let (message, permanent) = said(&fault.error);
-    let message = format!("{place}: {message}");
-    let error = match fault.proven {
-        true => StoreError::not_applied(STORE, message),
-        false => StoreError::unknown(STORE, message),
-    };
-    finish(error, permanent)
-}
-
-/// Whether the connection is of no use after that error: it is gone, or what it was opened for is.
-pub(super) fn ends_connection(error: &Error) -> bool {
+fn ends_connection(error: &Error) -> bool {
     match code(error) {
         None => true,
         Some(NO_TABLE | READ_ONLY | READ_ONLY_MODE | READ_ONLY_TRANSACTION) => true,

@@ -2,8 +2,8 @@
 
 use mysql_async::prelude::Queryable;
 
+use super::super::hearing::Hearing;
 use super::super::{Class, Description, StoreError};
-use super::ears::Hearing;
 use super::link::Link;
 use super::session::{REPLICAS, Server};
 use super::settings::Settings;

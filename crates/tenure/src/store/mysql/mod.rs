@@ -31,10 +31,10 @@ use tenure_core::record::{Record, SessionState};
 
 use self::batch::Batch;
 use self::bell::Bell;
-use self::ears::{Ears, Hearing};
 use self::link::Link;
 use self::settings::Settings;
 use self::witness::{Lock, Witnesses};
+use super::hearing::{Hearing, Listening};
 use super::hub::Hub;
 use super::room::Room;
 use super::rules::check_batch;
@@ -50,7 +50,7 @@ pub struct Mysql {
     settings: Arc<Settings>,
     link: Link,
     bell: Arc<Bell>,
-    ears: Arc<Ears>,
+    ears: Arc<Listening>,
     witnesses: Arc<Witnesses>,
     hub: Arc<Hub>,
     room: Room,
@@ -68,7 +68,7 @@ impl Mysql {
         let hub = Arc::new(Hub::default());
         let (link, keep) = Link::new(settings.clone(), hub.clone());
         let (bell, keep_ringing) = Bell::new(link.clone(), settings.timeout);
-        let (ears, listen) = Ears::new(settings.clone(), hub.clone(), link.clone(), bell.clone());
+        let (ears, listen) = ears::listen(settings.clone(), hub.clone(), link.clone(), bell.clone());
         let witnesses = Arc::new(Witnesses::default());
         let room = Room::open(STORE)?;
         room.spawn(keep);

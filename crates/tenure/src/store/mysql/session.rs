@@ -10,6 +10,7 @@ use tokio::sync::Mutex;
 use tokio_util::sync::CancellationToken;
 
 use super::super::StoreError;
+use super::super::link::{self, Memory};
 use super::settings::Settings;
 use super::witness::Lock;
 use super::{STORE, fault, schema};
@@ -22,7 +23,6 @@ pub(super) struct Session {
     pub(super) direct: bool,
     pub(super) is_mariadb: bool,
     pub(super) memory: Memory,
-    /// Set when an answer did not come in time: what comes later must not be taken for another's.
     pub(super) broken: CancellationToken,
 }
 
@@ -33,23 +33,13 @@ pub(super) struct Wire {
     pub(super) locks: BTreeSet<Lock>,
 }
 
-/// Which memory this is, and how far it had got.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Memory {
-    pub(super) identity: String,
-    /// The number of the last ring.
-    rung: u64,
-    /// What was on the disk, in bytes of log; some servers do not tell.
-    flushed: Option<u64>,
-}
+impl link::Session for Session {
+    fn broken(&self) -> &CancellationToken {
+        &self.broken
+    }
 
-impl Memory {
-    /// Whether this one may lack what `earlier` had: it is another one, or was set back.
-    pub(super) fn forgot(&self, earlier: &Self) -> bool {
-        let log = self.flushed.zip(earlier.flushed);
-        self.identity != earlier.identity
-            || self.rung < earlier.rung
-            || log.is_some_and(|(now, then)| now < then)
+    fn memory(&self) -> &Memory {
+        &self.memory
     }
 }
 
@@ -61,7 +51,7 @@ impl Session {
         let (server_id, uuid) = (server.get("server_id"), server.get("server_uuid"));
         let database = settings.place.rsplit('/').next().unwrap_or_default();
         let identity = format!("mysql:{server_id}:{uuid}:{database}:{id}");
-        let memory = Memory { identity, rung, flushed: server.flushed() };
+        let memory = Memory { identity, marks: [Some(rung), server.flushed()] };
         let wire = Arc::new(Mutex::new(Wire { conn, locks: BTreeSet::new() }));
         let is_mariadb = server.is_mariadb();
         Ok(Self { wire, direct: server.direct, is_mariadb, memory, broken: CancellationToken::new() })

@@ -5,41 +5,27 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use futures_util::StreamExt;
 use tenure_core::Token;
-use tokio::sync::{Notify, watch};
-use tokio::time::timeout;
+use tokio::sync::watch;
 use tokio_postgres::AsyncMessage;
 use tokio_util::sync::CancellationToken;
 
+use super::super::hearing::{Hearing, Listening};
 use super::super::hub::Hub;
 use super::super::room::{Backoff, closed};
 use super::super::{Entry, Key, Name, Query, Signal, StoreError, Value, Version};
-use super::link::{Link, no_answer};
+use super::link::Link;
 use super::rows::{self, Question};
 use super::session::{Wire, attended, connect};
 use super::settings::Settings;
 use super::{STORE, fault};
 
-/// Whether changes are heard.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Hearing {
-    /// Not known yet, or being tried again.
-    Trying,
-    Works,
-    /// It failed, for now.
-    Failed(String),
-    /// A pooler stands between.
-    Pooled,
-}
-
 /// The connection that listens, opened when somebody wants to hear.
 #[derive(Debug)]
 pub(super) struct Ears {
-    wanted: Arc<Wanted>,
-    hearing: watch::Receiver<Hearing>,
+    listening: Listening,
     line: watch::Receiver<Option<Arc<Line>>>,
 }
 
@@ -56,9 +42,6 @@ impl fmt::Debug for Line {
     }
 }
 
-#[derive(Debug, Default)]
-struct Wanted(AtomicBool, Notify);
-
 impl Ears {
     /// Ears, and what keeps them open until dropped.
     pub(super) fn new(
@@ -66,25 +49,15 @@ impl Ears {
         hub: Arc<Hub>,
         link: Link,
     ) -> (Self, impl Future<Output = ()> + Send) {
-        let wanted = Arc::new(Wanted::default());
-        let (sender, hearing) = watch::channel(Hearing::Trying);
         let (up, line) = watch::channel(None);
-        let listener = Listener { settings, hub, link, hearing: sender, line: up };
-        let want = wanted.clone();
-        let listen = async move {
-            while !want.0.load(Ordering::Acquire) {
-                want.1.notified().await;
-            }
-            listener.listen().await;
-        };
-        (Self { wanted, hearing, line }, listen)
+        let listen = |hearing| Listener { settings, hub, link, hearing, line: up }.listen();
+        let (listening, listen) = Listening::new(listen);
+        (Self { listening, line }, listen)
     }
 
     /// Somebody wants to hear.
     pub(super) fn open(&self) {
-        if !self.wanted.0.swap(true, Ordering::AcqRel) {
-            self.wanted.1.notify_one();
-        }
+        self.listening.open();
     }
 
     /// The connection itself, once it is there; none if a pooler stands between.
@@ -101,10 +74,7 @@ impl Ears {
 
     /// Whether changes are heard, once that is known.
     pub(super) async fn hearing(&self) -> Hearing {
-        self.open();
-        let mut hearing = self.hearing.clone();
-        let known = hearing.wait_for(|hearing| *hearing != Hearing::Trying).await;
-        known.map_or(Hearing::Trying, |hearing| hearing.clone())
+        self.listening.hearing().await
     }
 }
 
@@ -120,8 +90,8 @@ impl Listener {
     async fn listen(self) {
         let mut backoff = Backoff::default();
         loop {
-            match timeout(self.settings.timeout, self.open()).await {
-                Ok(Ok(Some((client, wire)))) => {
+            match self.link.place().connecting(self.open()).await {
+                Ok(Some((client, wire))) => {
                     backoff = Backoff::default();
                     self.hearing.send_replace(Hearing::Works);
                     // Whatever happened before is not known.
@@ -129,12 +99,8 @@ impl Listener {
                     self.serve(client, wire).await;
                     self.hearing.send_replace(Hearing::Trying);
                 }
-                Ok(Ok(None)) => drop(self.hearing.send_replace(Hearing::Pooled)),
-                Ok(Err(error)) => drop(self.hearing.send_replace(Hearing::Failed(error.to_string()))),
-                Err(_) => {
-                    let error = no_answer(&self.settings).to_string();
-                    self.hearing.send_replace(Hearing::Failed(error));
-                }
+                Ok(None) => drop(self.hearing.send_replace(Hearing::Pooled)),
+                Err(error) => drop(self.hearing.send_replace(Hearing::Failed(error.to_string()))),
             }
             backoff.wait().await;
         }

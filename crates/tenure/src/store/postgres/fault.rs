@@ -4,7 +4,7 @@ use tenure_core::Fate;
 use tokio_postgres::Error;
 use tokio_postgres::error::{DbError, SqlState};
 
-use super::super::StoreError;
+use super::super::{StoreError, link};
 use super::STORE;
 
 /// An error while connecting: nothing was sent.
@@ -17,31 +17,32 @@ pub(super) fn connecting(place: &str, error: &Error) -> StoreError {
 }
 
 /// An error of an operation that was sent.
-pub(super) fn of(place: &str, error: &Error) -> StoreError {
-    let Some(answered) = error.as_db_error() else {
-        return StoreError::unknown(STORE, format!("{place}: {}", reason(error)));
-    };
-    let (message, permanent) = explain(answered);
-    let message = format!("{place}: {message}");
-    match fate(answered.code()) {
-        Fate::NotApplied | Fate::Severed => finish(StoreError::not_applied(STORE, message), permanent),
-        Fate::Unknown => finish(StoreError::unknown(STORE, message), permanent),
+impl link::Fault for Error {
+    fn ends_connection(&self) -> bool {
+        self.as_db_error().is_none_or(|error| {
+            let code = error.code();
+            let missing = [
+                SqlState::UNDEFINED_TABLE,
+                SqlState::UNDEFINED_FUNCTION,
+                SqlState::UNDEFINED_COLUMN,
+                SqlState::READ_ONLY_SQL_TRANSACTION,
+                SqlState::INVALID_SQL_STATEMENT_NAME,
+            ];
+            missing.contains(code) || is_shutdown(code) || error.message().contains("cached plan")
+        })
     }
-}
 
-/// Whether the connection is of no use after that error: it is gone, or what it was opened for is.
-pub(super) fn ends_connection(error: &Error) -> bool {
-    error.as_db_error().is_none_or(|error| {
-        let code = error.code();
-        let missing = [
-            SqlState::UNDEFINED_TABLE,
-            SqlState::UNDEFINED_FUNCTION,
-            SqlState::UNDEFINED_COLUMN,
-            SqlState::READ_ONLY_SQL_TRANSACTION,
-            SqlState::INVALID_SQL_STATEMENT_NAME,
-        ];
-        missing.contains(code) || is_shutdown(code) || error.message().contains("cached plan")
-    })
+    fn told(&self, place: &str) -> StoreError {
+        let Some(answered) = self.as_db_error() else {
+            return StoreError::unknown(STORE, format!("{place}: {}", reason(self)));
+        };
+        let (message, permanent) = explain(answered);
+        let message = format!("{place}: {message}");
+        match fate(answered.code()) {
+            Fate::NotApplied | Fate::Severed => finish(StoreError::not_applied(STORE, message), permanent),
+            Fate::Unknown => finish(StoreError::unknown(STORE, message), permanent),
+        }
+    }
 }
 
 /// An error that the server answered has rolled the statement back: nothing happened, nor will. Only a server that

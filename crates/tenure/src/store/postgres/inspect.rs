@@ -2,8 +2,8 @@
 
 use tokio_postgres::Row;
 
+use super::super::hearing::Hearing;
 use super::super::{Class, Description, StoreError};
-use super::ears::Hearing;
 use super::link::Link;
 use super::settings::Settings;
 

@@ -27,12 +27,13 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use futures_util::stream::BoxStream;
 
-use self::ears::{Ears, Hearing};
+use self::ears::Ears;
 use self::link::Link;
 use self::rows::{Batch, Question};
 use self::session::Session;
 use self::settings::Settings;
 use self::witness::Locks;
+use super::hearing::Hearing;
 use super::hub::Hub;
 use super::room::Room;
 use super::rules::check_batch;
@@ -60,7 +61,7 @@ impl Postgres {
     pub fn open(url: &str) -> Result<Self, StoreError> {
         let settings = Arc::new(Settings::parse(url)?);
         let hub = Arc::new(Hub::default());
-        let (link, keep) = Link::new(settings.clone(), hub.clone());
+        let (link, keep) = link::keep(settings.clone(), hub.clone());
         let (ears, listen) = Ears::new(settings.clone(), hub.clone(), link.clone());
         let room = Room::open(STORE)?;
         room.spawn(keep);

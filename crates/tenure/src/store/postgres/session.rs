@@ -10,6 +10,7 @@ use tokio_postgres::{AsyncMessage, Client, Connection, Error, NoTls, Row, Statem
 use tokio_util::sync::CancellationToken;
 
 use super::super::StoreError;
+use super::super::link::{self, Memory};
 use super::rows::Param;
 use super::settings::Settings;
 use super::{STORE, fault, rows, schema};
@@ -28,7 +29,6 @@ pub(super) struct Session {
     /// Whether the server took our session settings: nothing stands between us and one process of it.
     pub(super) direct: bool,
     pub(super) memory: Memory,
-    /// Set when an answer did not come in time: what comes later must not be taken for another's.
     pub(super) broken: CancellationToken,
 }
 
@@ -39,18 +39,17 @@ struct Prepared {
     free: Statement,
 }
 
-/// Which memory this is, and how far it had got.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Memory {
-    pub(super) identity: String,
-    /// What was on the disk, in bytes of log.
-    flushed: i64,
-}
+impl link::Session for Session {
+    fn broken(&self) -> &CancellationToken {
+        &self.broken
+    }
 
-impl Memory {
-    /// Whether this one may lack what `earlier` had: it is another one, or was set back.
-    pub(super) fn forgot(&self, earlier: &Self) -> bool {
-        self.identity != earlier.identity || self.flushed < earlier.flushed
+    fn memory(&self) -> &Memory {
+        &self.memory
+    }
+
+    fn is_up(&self) -> bool {
+        !self.client.is_closed() && !self.broken.is_cancelled()
     }
 }
 
@@ -75,7 +74,8 @@ impl Session {
         let system = system.map_or_else(|_| "hidden".to_owned(), |row| row.get(0));
         let (database, timeline): (String, String) = (greeting.get("database"), greeting.get("timeline"));
         let identity = format!("postgres:{system}:{timeline}:{database}:{id}");
-        let memory = Memory { identity, flushed: greeting.get("flushed") };
+        let flushed = u64::try_from(greeting.get::<_, i64>("flushed")).ok();
+        let memory = Memory { identity, marks: [flushed, None] };
         let prepared = if direct {
             let read = client.prepare(rows::READ).await.map_err(failed)?;
             let write = client.prepare(rows::WRITE).await.map_err(failed)?;
