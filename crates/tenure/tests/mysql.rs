@@ -10,7 +10,9 @@ use std::time::Duration;
 use mysql_async::prelude::Queryable;
 use mysql_kit::{OneServer, kill_connections, patient, row};
 use server_kit::{certificates, get, heard, key, must, name, put, soon, until_it_works, version};
+use tenure::Node;
 use tenure::store::{Class, Fate, Kind, Mysql, Outcome, Retry, SharedStore, Signal, Write, open};
+use tenure_testkit::servers::free_port;
 use tenure_testkit::servers::mysql::DATABASE;
 
 mod mysql {
@@ -48,6 +50,33 @@ async fn what_the_server_can_lose_makes_it_class_c_and_missing_guards_are_told()
     let (space, place) = (name("weak"), key(Kind::Node, "a"));
     let first = must(&*store, &space, put(&place, None, "1")).await;
     must(&*store, &space, put(&place, Some(version(&first)), "2")).await;
+}
+
+/// Any node of it takes writes, and one that crashes takes what it had acknowledged with it. It is told so, and works.
+#[tokio::test]
+async fn a_galera_cluster_is_class_c_and_elects() {
+    let listen = format!("--wsrep-provider-options=gmcast.listen_addr=tcp://127.0.0.1:{}", free_port());
+    let server = OneServer::with(&[
+        "--wsrep-on=ON",
+        "--wsrep-provider=/usr/lib/galera/libgalera_smm.so",
+        "--wsrep-cluster-address=gcomm://",
+        "--wsrep-new-cluster",
+        "--wsrep-node-address=127.0.0.1",
+        "--binlog-format=ROW",
+        "--innodb-autoinc-lock-mode=2",
+        &listen,
+    ]);
+    let described = server.store().describe().await.unwrap();
+    assert_eq!(described.class, Class::C, "{described:?}");
+    assert!(described.remarks.iter().any(|remark| remark.contains("Galera")), "{described:?}");
+    let node = |name: &'static str| Node::with_store(server.store()).name(name).ttl(Duration::from_secs(2));
+    let (one, two) = (node("one").start().await.unwrap(), node("two").start().await.unwrap());
+    let first = soon(one.candidate("job").await.unwrap().elected()).await.expect("elected");
+    let waiting = two.candidate("job").await.unwrap();
+    let token = first.token();
+    drop(first);
+    soon(one.stop()).await;
+    assert!(soon(waiting.elected()).await.expect("elected").token() > token);
 }
 
 #[tokio::test]
