@@ -7,11 +7,14 @@ use std::io::Write as _;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use async_trait::async_trait;
 use mysql_async::prelude::Queryable;
 use mysql_kit::{OneServer, kill_connections, patient, row};
-use server_kit::{certificates, get, heard, key, must, name, put, soon, until_it_works, version};
+use server_kit::stories::Stage;
+use server_kit::{certificates, get, heard, key, must, name, put, soon, version};
+use tempfile::TempDir;
 use tenure::Node;
-use tenure::store::{Class, Fate, Kind, Mysql, Outcome, Retry, SharedStore, Signal, Write, open};
+use tenure::store::{Class, Fate, Kind, Mysql, Retry, SharedStore, Signal, Write, open};
 use tenure_testkit::servers::free_port;
 use tenure_testkit::servers::mysql::DATABASE;
 
@@ -19,6 +22,65 @@ mod mysql {
     use super::*;
 
     tenure::conformance!(OneServer::new());
+}
+
+mod stories {
+    use super::*;
+
+    stories!(OneServer::new());
+}
+
+impl OneServer {
+    async fn count(&self, ask: &str) -> usize {
+        self.admin().await.query_first(ask).await.expect("an answer").expect("a count")
+    }
+}
+
+#[async_trait]
+impl Stage for OneServer {
+    fn store(&self) -> SharedStore {
+        Self::store(self)
+    }
+
+    fn crash(&self) -> TempDir {
+        self.server().crash()
+    }
+
+    fn launch(&self, dir: TempDir) {
+        self.server().launch(dir);
+    }
+
+    async fn kill_connections(&self) -> usize {
+        kill_connections(&mut self.admin().await, "app").await
+    }
+
+    async fn by_hand(&self, sql: &str) -> Result<(), String> {
+        self.admin().await.query_drop(sql).await.map_err(|error| error.to_string())
+    }
+
+    fn drop_tables(&self) -> &'static str {
+        "DROP VIEW tenure_leaders; DROP TABLE tenure_guard, tenure_registers, tenure_bell, tenure_deletions, tenure_schema"
+    }
+
+    async fn leader(&self) -> (String, u64, String) {
+        let ask = "SELECT node, token, session_state FROM tenure_leaders WHERE namespace = 'default' \
+            AND since <= UTC_TIMESTAMP(6)";
+        let row = row(&mut self.admin().await, ask).await;
+        let text = |nth: usize| row[nth].clone().expect("a leader");
+        (text(0), text(1).parse().expect("a token"), text(2))
+    }
+
+    /// Those that are ending are asleep until the server notices that nobody is there: they are not counted twice.
+    async fn connections(&self) -> usize {
+        self.count(
+            "SELECT COUNT(*) FROM information_schema.PROCESSLIST WHERE USER = 'app' AND COMMAND <> 'Killed'",
+        )
+        .await
+    }
+
+    async fn memories(&self) -> usize {
+        self.count("SELECT COUNT(DISTINCT id) FROM tenure_schema").await
+    }
 }
 
 fn store(url: &str) -> SharedStore {
@@ -77,29 +139,6 @@ async fn a_galera_cluster_is_class_c_and_elects() {
     drop(first);
     soon(one.stop()).await;
     assert!(soon(waiting.elected()).await.expect("elected").token() > token);
-}
-
-#[tokio::test]
-async fn hands_cannot_lower_a_token_nor_delete_a_role() {
-    let server = OneServer::new();
-    let (store, space) = (server.store(), name("hands"));
-    let value = tenure::store::Value::of(&7, Some(tenure::Token(7)));
-    let write =
-        Write { put: Some((tenure::store::Version(1), value)), ..put(&key(Kind::Role, "r"), None, "") };
-    must(&*store, &space, write.clone()).await;
-    let mut admin = server.admin().await;
-    for sql in [
-        "DELETE FROM tenure_registers",
-        "TRUNCATE tenure_registers",
-        "UPDATE tenure_registers SET token = 6",
-        "UPDATE tenure_registers SET token = NULL",
-        "UPDATE tenure_registers SET name = 'other'",
-        "REPLACE INTO tenure_registers SELECT namespace, epoch, kind, name, version, 1, value, seq FROM tenure_registers",
-    ] {
-        let refused = admin.query_drop(sql).await.expect_err(sql).to_string();
-        assert!(refused.contains("tenure: ") || refused.contains("tenure_never_truncated"), "{refused}");
-    }
-    assert_eq!(get(&*store, &space, &write.key).await.unwrap().version, version(&write));
 }
 
 #[tokio::test]
@@ -183,100 +222,6 @@ async fn a_write_stuck_behind_a_lock_is_given_up_by_the_server_and_never_comes_l
 }
 
 #[tokio::test]
-async fn batches_in_opposite_order_never_wait_for_each_other_in_a_circle() {
-    let server = OneServer::new();
-    let space = name("circle");
-    let keys: Vec<_> = (0..64).map(|nth| key(Kind::Node, &format!("n{nth}"))).collect();
-    let writers = (0..4).map(|nth| {
-        let (store, space, mut keys) = (server.store(), space.clone(), keys.clone());
-        if nth % 2 == 1 {
-            keys.reverse();
-        }
-        tokio::spawn(async move {
-            let (mut applied, mut expect) = (0, vec![None; keys.len()]);
-            for round in 0..10 {
-                let ring = (round + nth) % 3 == 0;
-                let each = keys.iter().zip(&expect);
-                let batch: Vec<_> =
-                    each.map(|(key, expect)| Write { ring, ..put(key, *expect, "x") }).collect();
-                for (nth, outcome) in store.write(&space, &batch).await.unwrap().into_iter().enumerate() {
-                    expect[nth] = match outcome {
-                        Outcome::Applied => Some(version(&batch[nth])).inspect(|_| applied += 1),
-                        Outcome::Conflict(found) => found.map(|found| found.version),
-                        Outcome::Failed(error) => panic!("{error}"),
-                    };
-                }
-            }
-            applied
-        })
-    });
-    let writers: Vec<_> = writers.collect();
-    let mut applied = 0;
-    for writer in writers {
-        applied += soon(writer).await.unwrap();
-    }
-    assert!(applied > 0);
-}
-
-#[tokio::test]
-async fn after_a_crash_the_same_memory_goes_on_and_dropped_tables_are_another_one() {
-    let server = OneServer::new();
-    let (store, space) = (server.store(), name("crash"));
-    let identity = store.describe().await.unwrap().identity;
-    let mut watch = store.watch(&space);
-    let first = must(&*store, &space, put(&key(Kind::Node, "a"), None, "1")).await;
-    let dir = server.server().crash();
-    let gone = async {
-        loop {
-            if let Err(error) = store.write(&space, &[put(&key(Kind::Node, "b"), None, "1")]).await
-                && error.fate() == Fate::NotApplied
-            {
-                return error;
-            }
-        }
-    };
-    assert!(soon(gone).await.to_string().contains("see whether the server runs"));
-    server.server().launch(dir);
-    until_it_works(&*store).await;
-    assert_eq!(store.describe().await.unwrap().identity, identity, "the same memory");
-    assert_eq!(get(&*store, &space, &first.key).await.unwrap().version, version(&first));
-    let signal = heard(&mut watch, |signal| matches!(signal, Signal::Resync | Signal::Forgot)).await;
-    assert!(matches!(signal, Signal::Resync), "nothing was forgotten");
-    let drop = "DROP VIEW tenure_leaders; DROP TABLE tenure_guard, tenure_registers, tenure_bell, tenure_deletions, \
-        tenure_schema";
-    server.admin().await.query_drop(drop).await.unwrap();
-    let error = store.write(&space, &[put(&key(Kind::Node, "b"), None, "1")]).await.unwrap_err();
-    assert_eq!(error.fate(), Fate::NotApplied, "{error}");
-    heard(&mut watch, |signal| matches!(signal, Signal::Forgot)).await;
-    until_it_works(&*store).await;
-    assert!(get(&*store, &space, &key(Kind::Node, "a")).await.is_none());
-}
-
-#[tokio::test]
-async fn killed_connections_are_replaced_at_once_and_none_is_left_behind() {
-    let server = OneServer::new();
-    let (store, other, space) = (server.store(), server.store(), name("killed"));
-    assert!(store.describe().await.unwrap().rings && other.describe().await.unwrap().rings);
-    let mut watch = store.watch(&space);
-    let mut admin = server.admin().await;
-    assert_eq!(kill_connections(&mut admin, "app").await, 4, "two connections for each handle");
-    heard(&mut watch, |signal| matches!(signal, Signal::Resync)).await;
-    until_it_works(&*other).await;
-    let rung = must(&*other, &space, put(&key(Kind::Node, "a"), None, "1")).await;
-    heard(&mut watch, |signal| matches!(signal, Signal::Changed(found) if found.version == version(&rung)))
-        .await;
-    other.close().await;
-    drop(store);
-    let left = "SELECT COUNT(*) FROM information_schema.PROCESSLIST WHERE USER = 'app'";
-    let gone = async {
-        while row(&mut admin, left).await != [Some("0".to_owned())] {
-            tokio::time::sleep(Duration::from_millis(50)).await;
-        }
-    };
-    soon(gone).await;
-}
-
-#[tokio::test]
 async fn a_wrong_password_and_a_wrong_host_are_said_without_showing_secrets() {
     let server = OneServer::new();
     let wrong = server.url().replace("hunter2", "hunter3");
@@ -313,4 +258,20 @@ async fn an_encrypted_connection_is_verified_by_the_authority_that_was_named() {
     let stranger = format!("{}?ca=/etc/ssl/certs/ca-certificates.crt", at("localhost"));
     let stranger = store(&stranger).describe().await.unwrap_err();
     assert!(stranger.to_string().contains("certificate"), "{stranger}");
+}
+
+/// A replacement is a deletion and an insertion, and neither the one nor the other falls.
+#[tokio::test]
+async fn a_replaced_row_cannot_lower_a_token() {
+    let server = OneServer::new();
+    let (store, space) = (server.store(), name("hands"));
+    let value = tenure::store::Value::of(&7, Some(tenure::Token(7)));
+    let write =
+        Write { put: Some((tenure::store::Version(1), value)), ..put(&key(Kind::Role, "r"), None, "") };
+    must(&*store, &space, write.clone()).await;
+    let sql = "REPLACE INTO tenure_registers SELECT namespace, epoch, kind, name, version, 1, value, seq FROM \
+        tenure_registers";
+    let refused = server.admin().await.query_drop(sql).await.expect_err(sql).to_string();
+    assert!(refused.contains("tenure: "), "{refused}");
+    assert_eq!(get(&*store, &space, &write.key).await.unwrap().version, version(&write));
 }

@@ -7,8 +7,11 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
+use async_trait::async_trait;
 use postgres_kit::{OneServer, sql};
-use server_kit::{certificates, get, heard, key, must, name, put, soon, until_it_works, version};
+use server_kit::stories::Stage;
+use server_kit::{certificates, get, heard, key, must, name, put, soon, version};
+use tempfile::TempDir;
 use tenure::store::{Class, Fate, Kind, Outcome, Postgres, Retry, SharedStore, Signal, Store, Write, open};
 use tenure_testkit::servers::postgres::pgbouncer;
 
@@ -16,6 +19,62 @@ mod postgres {
     use super::*;
 
     tenure::conformance!(OneServer::new());
+}
+
+mod stories {
+    use super::*;
+
+    stories!(OneServer::new());
+}
+
+impl OneServer {
+    async fn count(&self, ask: &str) -> usize {
+        let count: i64 = self.admin().await.query_one(ask, &[]).await.expect("an answer").get(0);
+        usize::try_from(count).expect("a count")
+    }
+}
+
+#[async_trait]
+impl Stage for OneServer {
+    fn store(&self) -> SharedStore {
+        Self::store(self)
+    }
+
+    fn crash(&self) -> TempDir {
+        self.server().crash()
+    }
+
+    fn launch(&self, dir: TempDir) {
+        self.server().launch(dir);
+    }
+
+    async fn kill_connections(&self) -> usize {
+        let kill = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'tenure'";
+        self.admin().await.query(kill, &[]).await.expect("an answer").len()
+    }
+
+    async fn by_hand(&self, sql: &str) -> Result<(), String> {
+        let told = self.admin().await.batch_execute(sql).await;
+        told.map_err(|error| error.as_db_error().map_or(error.to_string(), |told| told.message().to_owned()))
+    }
+
+    fn drop_tables(&self) -> &'static str {
+        "DROP TABLE tenure_registers, tenure_schema CASCADE"
+    }
+
+    async fn leader(&self) -> (String, u64, String) {
+        let ask = "SELECT node, token, session_state FROM tenure_leaders WHERE namespace = 'default' AND since <= now()";
+        let row = self.admin().await.query_one(ask, &[]).await.expect("one leader");
+        (row.get(0), row.get::<_, i64>(1).cast_unsigned(), row.get(2))
+    }
+
+    async fn connections(&self) -> usize {
+        self.count("SELECT count(*) FROM pg_stat_activity WHERE application_name = 'tenure'").await
+    }
+
+    async fn memories(&self) -> usize {
+        self.count("SELECT count(DISTINCT id) FROM tenure_schema").await
+    }
 }
 
 fn store(url: &str) -> SharedStore {
@@ -89,28 +148,6 @@ async fn what_the_server_can_lose_makes_it_class_c() {
 }
 
 #[tokio::test]
-async fn hands_cannot_lower_a_token_nor_delete_a_role() {
-    let server = OneServer::new();
-    let (store, space) = (server.store(), name("hands"));
-    let value = tenure::store::Value::of(&7, Some(tenure::Token(7)));
-    let write =
-        Write { put: Some((tenure::store::Version(1), value)), ..put(&key(Kind::Role, "r"), None, "") };
-    must(&*store, &space, write.clone()).await;
-    let admin = server.admin().await;
-    for sql in [
-        "DELETE FROM tenure_registers",
-        "TRUNCATE tenure_registers",
-        "UPDATE tenure_registers SET token = 6",
-        "UPDATE tenure_registers SET token = NULL",
-        "UPDATE tenure_registers SET name = 'other'",
-    ] {
-        let refused = admin.batch_execute(sql).await.expect_err(sql);
-        assert!(refused.as_db_error().unwrap().message().starts_with("tenure: "), "{refused:?}");
-    }
-    assert_eq!(get(&*store, &space, &write.key).await.unwrap().version, version(&write));
-}
-
-#[tokio::test]
 async fn a_user_who_may_not_make_tables_is_told_which_grants_it_needs() {
     let server = OneServer::new();
     let admin = server.admin().await;
@@ -170,98 +207,6 @@ async fn a_write_stuck_behind_a_lock_is_given_up_by_the_server_and_never_comes_l
     transaction.rollback().await.unwrap();
     assert_eq!(get(&*store, &space, &place).await.unwrap().version, version(&first));
     must(&*store, &space, put(&place, Some(version(&first)), "3")).await;
-}
-
-#[tokio::test]
-async fn batches_in_opposite_order_never_wait_for_each_other_in_a_circle() {
-    let server = OneServer::new();
-    let space = name("circle");
-    let keys: Vec<_> = (0..64).map(|nth| key(Kind::Node, &format!("n{nth}"))).collect();
-    let writers = (0..4).map(|nth| {
-        let (store, space, mut keys) = (server.store(), space.clone(), keys.clone());
-        if nth % 2 == 1 {
-            keys.reverse();
-        }
-        tokio::spawn(async move {
-            let mut applied = 0;
-            let mut expect = vec![None; keys.len()];
-            for _ in 0..20 {
-                let batch: Vec<_> =
-                    keys.iter().zip(&expect).map(|(key, expect)| put(key, *expect, "x")).collect();
-                for (nth, outcome) in store.write(&space, &batch).await.unwrap().into_iter().enumerate() {
-                    expect[nth] = match outcome {
-                        Outcome::Applied => Some(version(&batch[nth])).inspect(|_| applied += 1),
-                        Outcome::Conflict(found) => found.map(|found| found.version),
-                        Outcome::Failed(error) => panic!("{error}"),
-                    };
-                }
-            }
-            applied
-        })
-    });
-    let writers: Vec<_> = writers.collect();
-    let mut applied = 0;
-    for writer in writers {
-        applied += soon(writer).await.unwrap();
-    }
-    assert!(applied > 0);
-}
-
-#[tokio::test]
-async fn after_a_crash_the_same_memory_goes_on_and_watches_look_again() {
-    let server = OneServer::new();
-    let (store, space) = (server.store(), name("crash"));
-    let identity = store.describe().await.unwrap().identity;
-    let mut watch = store.watch(&space);
-    let first = must(&*store, &space, put(&key(Kind::Node, "a"), None, "1")).await;
-    let dir = server.server().crash();
-    let gone = soon(async {
-        loop {
-            if let Err(error) = store.write(&space, &[put(&key(Kind::Node, "b"), None, "1")]).await
-                && error.fate() == Fate::NotApplied
-            {
-                return error;
-            }
-        }
-    });
-    assert!(gone.await.to_string().contains("see whether the server runs"));
-    server.server().launch(dir);
-    until_it_works(&*store).await;
-    assert_eq!(store.describe().await.unwrap().identity, identity, "the same memory");
-    assert_eq!(get(&*store, &space, &first.key).await.unwrap().version, version(&first));
-    let signal = heard(&mut watch, |signal| matches!(signal, Signal::Resync | Signal::Forgot)).await;
-    assert!(matches!(signal, Signal::Resync), "nothing was forgotten");
-}
-
-#[tokio::test]
-async fn killed_server_processes_are_replaced_at_once() {
-    let server = OneServer::new();
-    let (store, other, space) = (server.store(), server.store(), name("killed"));
-    assert!(store.describe().await.unwrap().rings && other.describe().await.unwrap().rings);
-    let mut watch = store.watch(&space);
-    let admin = server.admin().await;
-    let kill = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'tenure'";
-    assert_eq!(admin.query(kill, &[]).await.unwrap().len(), 4, "two connections for each handle");
-    heard(&mut watch, |signal| matches!(signal, Signal::Resync)).await;
-    until_it_works(&*other).await;
-    let rung = must(&*other, &space, put(&key(Kind::Node, "a"), None, "1")).await;
-    heard(&mut watch, |signal| matches!(signal, Signal::Changed(found) if found.version == version(&rung)))
-        .await;
-}
-
-#[tokio::test]
-async fn tables_that_were_dropped_are_another_memory() {
-    let server = OneServer::new();
-    let (store, space) = (server.store(), name("dropped"));
-    store.describe().await.unwrap();
-    let mut watch = store.watch(&space);
-    must(&*store, &space, put(&key(Kind::Node, "a"), None, "1")).await;
-    server.admin().await.batch_execute("DROP TABLE tenure_registers, tenure_schema CASCADE").await.unwrap();
-    let error = store.write(&space, &[put(&key(Kind::Node, "b"), None, "1")]).await.unwrap_err();
-    assert_eq!(error.fate(), Fate::NotApplied, "{error}");
-    heard(&mut watch, |signal| matches!(signal, Signal::Forgot)).await;
-    until_it_works(&*store).await;
-    assert!(get(&*store, &space, &key(Kind::Node, "a")).await.is_none());
 }
 
 #[tokio::test]

@@ -1,7 +1,7 @@
 //! What the tests of stores on real servers share: registers by hand, and waiting for what happens.
 #![allow(dead_code, unreachable_pub)]
 
-pub mod elections;
+pub mod stories;
 
 use std::time::Duration;
 
