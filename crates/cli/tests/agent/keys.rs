@@ -28,7 +28,11 @@ const SHOWN: &[(&str, &str, &[&str])] = &[
     ),
     ("what_runs_is_wound_down_as_it_says", "timing.", &["drain"]),
     ("a_node_stands_only_for_what_it_may_lead", "candidacy.", &["eligible", "requires", "takeover-delay"]),
-    ("a_node_stands_only_for_what_it_may_lead", "role[].", &["name", "eligible", "requires", "takeover-delay"]),
+    (
+        "a_node_stands_only_for_what_it_may_lead",
+        "role[].",
+        &["name", "eligible", "requires", "takeover-delay"],
+    ),
     ("priority_counts_where_somebody_asks_for_it", "candidacy.", &["priority", "preempt", "min-tenure"]),
     ("priority_counts_where_somebody_asks_for_it", "role[].", &["priority", "preempt", "min-tenure"]),
     ("a_command_is_started_again_as_it_says", "candidacy.", &["cool-down"]),
@@ -38,7 +42,11 @@ const SHOWN: &[(&str, &str, &[&str])] = &[
     ("what_runs_is_wound_down_as_it_says", "role[].", &["drain"]),
     ("what_runs_is_wound_down_as_it_says", "work[].", &["drain"]),
     ("what_runs_is_wound_down_as_it_says", "task[].", &["on-stop"]),
-    ("a_command_runs_for_the_role_and_in_the_order_that_it_says", "work[].", &["name", "role", "command", "order"]),
+    (
+        "a_command_runs_for_the_role_and_in_the_order_that_it_says",
+        "work[].",
+        &["name", "role", "command", "order"],
+    ),
     ("a_command_is_started_again_as_it_says", "work[].", &["restart", "backoff", "max-restarts", "window"]),
     ("a_command_is_asked_how_it_is_as_it_says", "work[].", &["ready-within"]),
     (
@@ -97,8 +105,10 @@ const SHOWN: &[(&str, &str, &[&str])] = &[
 
 #[test]
 fn every_key_changes_what_happens_and_none_is_forgotten() {
-    let shown: Vec<String> =
-        SHOWN.iter().flat_map(|(_, table, keys)| keys.iter().map(move |key| format!("{table}{key}"))).collect();
+    let shown: Vec<String> = SHOWN
+        .iter()
+        .flat_map(|(_, table, keys)| keys.iter().map(move |key| format!("{table}{key}")))
+        .collect();
     let once: BTreeSet<&str> = shown.iter().map(String::as_str).collect();
     assert_eq!(once.len(), shown.len(), "each is named once");
     let there: BTreeSet<&str> = KEYS.iter().map(|key| key.path).collect();

@@ -63,7 +63,10 @@ fn whoever_is_named_is_told_in_its_own_way() {
         notify("pager", &format!("kind = \"pagerduty\"\nurl = \"{}\"\nkey-file = {key_file:?}", pager.url())),
         notify("keyed", &format!("url = \"{}\"\nkey-env = \"HOOK_KEY\"", keyed.url())),
         alert("default", ""),
-        alert("named", "notify = [\"by-file\", \"by-env\", \"chat\", \"pager\", \"keyed\"]\nseverity = \"critical\""),
+        alert(
+            "named",
+            "notify = [\"by-file\", \"by-env\", \"chat\", \"pager\", \"keyed\"]\nseverity = \"critical\"",
+        ),
     ]
     .concat();
     let agent = Agent::launch(&store, "a", &config, |command| {
@@ -98,24 +101,31 @@ fn alerts_are_told_when_and_as_often_as_they_say() {
         alert("unheard", "notify = [\"hasty\", \"patient\"]"),
     ]
     .concat();
-    let every = |interval: &str| {
-        format!("{JOB}[alerting]\ninterval = \"{interval}\"\ndefaults = false\n{config}")
-    };
+    let every =
+        |interval: &str| format!("{JOB}[alerting]\ninterval = \"{interval}\"\ndefaults = false\n{config}");
     let (agent, seldom) =
         (Agent::start(&store, "a", &every("200ms")), Agent::start(&other, "b", &every("1h")));
     eventually("both lead", || agent.leads("job") && seldom.leads("job"));
     eventually("repeat: it is told again and again", || hook.heard("again", "firing") >= 3);
-    eventually("the others are told", || hook.heard("once", "firing") >= 1 && hook.heard("cooling", "firing") >= 1);
+    eventually("the others are told", || {
+        hook.heard("once", "firing") >= 1 && hook.heard("cooling", "firing") >= 1
+    });
     agent.beats();
     assert_eq!((hook.heard("once", "firing"), hook.heard("cooling", "firing")), (1, 1), "repeat, cool-down");
-    assert_eq!((hook.heard("later", "firing"), &shown(&agent, "later")["state"]), (0, &json!("pending")), "for");
+    assert_eq!(
+        (hook.heard("later", "firing"), &shown(&agent, "later")["state"]),
+        (0, &json!("pending")),
+        "for"
+    );
     until_told(&hook, |told| told.body["summary"] == "1 led");
     until_told(&hook, |told| told.body["summary"] == "tenure_leading > 0");
     let told = |target: &str| {
         let told = shown(&agent, "unheard")["told"].as_array().cloned().unwrap_or_default();
         told.into_iter().find(|told| told["target"] == target)
     };
-    eventually("timeout: one gives up waiting", || told("hasty").is_some_and(|told| told["error"].is_string()));
+    eventually("timeout: one gives up waiting", || {
+        told("hasty").is_some_and(|told| told["error"].is_string())
+    });
     assert_eq!(told("patient"), None, "and the other does not");
     let node = |told: &Told| told.body["node"] == "b";
     assert!(!hook.all().iter().any(node), "interval: it has not looked yet");

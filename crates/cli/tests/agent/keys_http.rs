@@ -23,7 +23,8 @@ fn what_is_open_at_once_is_limited_as_it_is_said() {
     let mut stream = agent.stream("/v1/events", None);
     eventually("streams: there is one", || agent.get("/v1/events").status == 429);
     assert_eq!(agent.post("/v1/roles/job/pause", &json!({ "why": "x" })).status, 200);
-    let id = std::iter::repeat_with(|| stream.next()).find_map(|event| Some(event["id"].as_str()?.to_owned()));
+    let id =
+        std::iter::repeat_with(|| stream.next()).find_map(|event| Some(event["id"].as_str()?.to_owned()));
     drop(stream);
     // The first event of this life of the agent is long gone.
     let first = format!("{}-1", id.unwrap().rsplit_once('-').unwrap().0);
@@ -31,7 +32,8 @@ fn what_is_open_at_once_is_limited_as_it_is_said() {
         try_stream(&agent, &first).is_some_and(|text| text.contains("missed"))
     });
 
-    let asks = |agent: &Agent| try_ask(&agent.socket, "GET", "/livez", None).map_or(0, |answer| answer.status);
+    let asks =
+        |agent: &Agent| try_ask(&agent.socket, "GET", "/livez", None).map_or(0, |answer| answer.status);
     eventually("it answers", || asks(&agent) == 200);
     let open: Vec<UnixStream> = (0..3).map(|_| UnixStream::connect(&agent.socket).unwrap()).collect();
     eventually("connections: there are three", || asks(&agent) == 0);
@@ -59,7 +61,8 @@ fn try_stream(agent: &Agent, last: &str) -> Option<String> {
 fn a_request_takes_no_longer_than_it_may() {
     let store = Store::file();
     let agent = Agent::start(&store, "a", &format!("{ROLE}[http]\nrequest-timeout = \"600ms\"\n"));
-    let half = b"POST /v1/roles/job/pause HTTP/1.0\r\nContent-Type: application/json\r\nContent-Length: 99\r\n\r\n{";
+    let half =
+        b"POST /v1/roles/job/pause HTTP/1.0\r\nContent-Type: application/json\r\nContent-Length: 99\r\n\r\n{";
     let answer = raw(UnixStream::connect(&agent.socket).unwrap(), half).unwrap();
     assert_eq!(answer.status, 504, "{answer:?}");
     assert!(answer.body.contains("600ms"), "{answer:?}");

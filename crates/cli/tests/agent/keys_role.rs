@@ -35,7 +35,8 @@ fn a_node_stands_only_for_what_it_may_lead() {
         assert_eq!(agent.get(&format!("/leader/{role}")).status, 503, "{role}");
     }
     // Another one, of which all is true that is asked for, and that does not wait.
-    let other = ["free", "unwilling", "elsewhere", "later"].map(|name| role(name, "requires = { zone = \"b\" }"));
+    let other =
+        ["free", "unwilling", "elsewhere", "later"].map(|name| role(name, "requires = { zone = \"b\" }"));
     let other = labelled("b", "b", &other.concat());
     let rest = ["unwilling", "elsewhere", "later"];
     eventually("it leads the rest", || rest.iter().all(|role| other.leads(role)));

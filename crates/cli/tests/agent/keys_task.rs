@@ -208,9 +208,8 @@ fn a_call_is_made_as_its_task_says() {
 #[test]
 fn a_task_runs_where_and_for_whom_it_says() {
     let (store, place) = (Store::file(), Place::new());
-    let notes = |name: &str| {
-        format!("echo $TENURE_TASK $TENURE_ROLE $TENURE_NODE >> {}", place.file(name).display())
-    };
+    let notes =
+        |name: &str| format!("echo $TENURE_TASK $TENURE_ROLE $TENURE_NODE >> {}", place.file(name).display());
     let config = [
         "[[role]]\nname = \"one\"\n[[role]]\nname = \"two\"\n".to_owned(),
         often("in-one", "role = \"one\"", &notes("in-one")),

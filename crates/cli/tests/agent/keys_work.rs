@@ -53,7 +53,11 @@ fn a_command_is_started_again_as_it_says() {
         role_with("tough", &format!("{quick}restart = \"on-failure\""), &script("tough", 3, 1)),
         role_with("often", &format!("{quick}max-restarts = 9"), &script("often", 5, 1)),
         role_with("seldom", &format!("{quick}max-restarts = 1"), &script("seldom", 5, 1)),
-        role_with("forgetful", &format!("{quick}max-restarts = 1\nwindow = \"1ms\""), &script("forgetful", 5, 1)),
+        role_with(
+            "forgetful",
+            &format!("{quick}max-restarts = 1\nwindow = \"1ms\""),
+            &script("forgetful", 5, 1),
+        ),
         role_that("eager", "cool-down = \"10ms\"", "restart = \"never\"", &script("eager", 3, 1)),
     ]
     .concat();
@@ -84,7 +88,8 @@ fn a_command_is_asked_how_it_is_as_it_says() {
         let script = format!("{}; {script}", noting(&place.file(name), name));
         format!("health = {{ {}, {more} }}", shell(&script).trim())
     };
-    let http = |hook: &Hook| format!("health = {{ http = \"{}\", every = \"50ms\", failures = 1 }}", hook.url());
+    let http =
+        |hook: &Hook| format!("health = {{ http = \"{}\", every = \"50ms\", failures = 1 }}", hook.url());
     let stays = "exec sleep 600";
     let quick = "every = \"50ms\", within = \"1m\"";
     let config = [
@@ -98,7 +103,11 @@ fn a_command_is_asked_how_it_is_as_it_says() {
             &command("hasty", stays, "every = \"50ms\", within = \"100ms\", failures = 1"),
             stays,
         ),
-        role_with("patient", &command("patient", stays, "every = \"50ms\", within = \"1h\", failures = 1"), stays),
+        role_with(
+            "patient",
+            &command("patient", stays, "every = \"50ms\", within = \"1h\", failures = 1"),
+            stays,
+        ),
         role_with("well", &http(&well), stays),
         role_with("sick", &http(&sick), stays),
         role_with("late", &format!("{}\nready-within = \"100ms\"", command("late", "exit 1", quick)), stays),
@@ -137,7 +146,12 @@ fn what_runs_is_wound_down_as_it_says() {
         noting(&log, "polite")
     );
     let run = |name: &str, more: &str| {
-        let script = format!("{}; {}; {}", noting(&log, name), until_there(&go), noting(&log, &format!("{name}-ended")));
+        let script = format!(
+            "{}; {}; {}",
+            noting(&log, name),
+            until_there(&go),
+            noting(&log, &format!("{name}-ended"))
+        );
         task(name, &format!("role = \"long\"\nevery = \"200ms\"\n{more}\n{}", shell(&script)))
     };
     let config = |more: &str| {
@@ -153,11 +167,16 @@ fn what_runs_is_wound_down_as_it_says() {
     let agent = Agent::launch(&store, "a", &config(""), |command| {
         command.args(["--set", "timing.ttl=20s", "--set", "timing.drain=200ms"]);
     });
-    let noted = |word: &str| place.lines("log").iter().filter(|line| line.split(' ').next() == Some(word)).count();
-    eventually("all runs", || noted("deaf") == 2 && ["polite", "finishes", "abrupt"].iter().all(|word| noted(word) == 1));
+    let noted =
+        |word: &str| place.lines("log").iter().filter(|line| line.split(' ').next() == Some(word)).count();
+    eventually("all runs", || {
+        noted("deaf") == 2 && ["polite", "finishes", "abrupt"].iter().all(|word| noted(word) == 1)
+    });
     agent.rewrite(&store, "a", &config("eligible = false"));
     agent.process.signal(Signal::HUP);
-    eventually("timing.drain: it is over soon", || told(&agent, &["the work has stopped", "role=short ", "w-short"]));
+    eventually("timing.drain: it is over soon", || {
+        told(&agent, &["the work has stopped", "role=short ", "w-short"])
+    });
     until_run(&agent, "abrupt", |run| run["state"] == "cancelled");
     until_run(&agent, "finishes", |run| run["state"] == "running");
     assert!(!told(&agent, &["the work has stopped", "role=long "]), "it is waited for");
@@ -174,7 +193,10 @@ fn a_command_runs_for_the_role_and_in_the_order_that_it_says() {
     let notes = format!("echo $TENURE_WORK $TENURE_ROLE >> {}; exec sleep 600", place.file("log").display());
     let ordered = |name: &str, order: &str| {
         let script = format!("echo {name} >> {}; exec sleep 600", place.file("order").display());
-        let ready = format!("health = {{ command = [\"grep\", \"-q\", \"{name}\", {:?}], every = \"50ms\", within = \"1m\" }}", place.file("order"));
+        let ready = format!(
+            "health = {{ command = [\"grep\", \"-q\", \"{name}\", {:?}], every = \"50ms\", within = \"1m\" }}",
+            place.file("order")
+        );
         beside("one", name, &format!("{order}\nready-within = \"10m\"\n{ready}"), &script)
     };
     let config = [

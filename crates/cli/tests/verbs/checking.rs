@@ -91,7 +91,10 @@ fn a_file_that_is_in_order_says_what_it_came_to() {
     let nightly = &config["roles"][0]["tasks"][0];
     assert_eq!((&nightly["task"], &nightly["zone"]), (&json!("nightly"), &json!("Europe/Vienna")));
     assert!(nightly["next"].as_str().unwrap().ends_with("-01-01T01:30:00.000Z"), "{nightly}");
-    assert_eq!((&config["roles"][2]["migration"], &config["roles"][2]["static_leader"]), (&json!("shadow"), &json!("web-2")));
+    assert_eq!(
+        (&config["roles"][2]["migration"], &config["roles"][2]["static_leader"]),
+        (&json!("shadow"), &json!("web-2"))
+    );
     assert_eq!(config["tasks"][0]["task"], "tidy");
     assert_eq!(std::fs::read_dir(place.path()).unwrap().count(), 1, "nothing was made");
 }
@@ -174,7 +177,8 @@ fn every_time_that_is_set_moves_a_bound() {
         assert_ne!(bounds(timing)[bound], usual[bound], "{timing}");
     }
     let within = |grace: &str| {
-        bounds(&format!("ttl = \"1m\"\ntakeover = \"on-disconnect\"\ngrace = \"{grace}\""))["disconnect_ms"].clone()
+        bounds(&format!("ttl = \"1m\"\ntakeover = \"on-disconnect\"\ngrace = \"{grace}\""))["disconnect_ms"]
+            .clone()
     };
     assert_ne!(within("2s"), within("20s"));
     assert_eq!(bounds("beat-at-most = \"1h\""), usual, "an upper limit only");

@@ -155,7 +155,8 @@ impl Reader {
             return None;
         };
         let written = ["url", "url-file", "url-env"].map(|key| format!("{at}.{key}"));
-        let at_url = written.into_iter().find(|path| self.value(path).is_some()).unwrap_or_else(|| at.to_owned());
+        let at_url =
+            written.into_iter().find(|path| self.value(path).is_some()).unwrap_or_else(|| at.to_owned());
         match check_url(&url.0) {
             Ok(_) => Some(url),
             Err(why) => {

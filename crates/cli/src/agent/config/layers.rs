@@ -180,7 +180,10 @@ impl Walk<'_> {
             match item.get_ref() {
                 DeValue::Table(table) if table.is_empty() => {
                     let line = self.lines.at(item.span().start);
-                    self.error(line, format_args!("{path}[{index}]: nothing is said in it; fill it, or leave it out"));
+                    self.error(
+                        line,
+                        format_args!("{path}[{index}]: nothing is said in it; fill it, or leave it out"),
+                    );
                 }
                 DeValue::Table(table) => self.table(&format!("{path}[{index}]"), table),
                 _ => self.error(line, format_args!("{path} is a list of tables: write [[{path}]]")),

@@ -8,8 +8,8 @@ use tenure::schedule::TaskSettings;
 use tenure::work::Mode as Migration;
 
 use crate::agent::config::{Config, Mode, RoleConfig};
-use crate::output::tame;
 use crate::output::table::Tone;
+use crate::output::tame;
 use crate::output::time::{self, Stamp};
 
 /// So many of a kind are named before the rest is only counted.
