@@ -11,7 +11,7 @@ use crate::duty::{
 use crate::hook::Hook;
 use crate::kit::{Agent, Store, eventually};
 
-/// A time that does not come: such a task runs when it is asked to.
+/// A time that does not come: such a command runs when it is asked to.
 const RARE: &str = "cron = \"30 2 1 1 *\"\n";
 
 fn rare(name: &str, more: &str, script: &str) -> String {

@@ -88,8 +88,9 @@ fn a_command_is_asked_how_it_is_as_it_says() {
         let script = format!("{}; {script}", noting(&place.file(name), name));
         format!("health = {{ {}, {more} }}", shell(&script).trim())
     };
-    let http =
-        |hook: &Hook| format!("health = {{ http = \"{}\", every = \"50ms\", failures = 1 }}", hook.url());
+    let http = |hook: &Hook| {
+        format!("health = {{ http = \"{}\", every = \"50ms\", within = \"1m\", failures = 1 }}", hook.url())
+    };
     let stays = "exec sleep 600";
     let quick = "every = \"50ms\", within = \"1m\"";
     let config = [

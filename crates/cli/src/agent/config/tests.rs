@@ -21,7 +21,7 @@ fn refused(file: &str, environment: &[(&str, &str)]) -> String {
 }
 
 const WHOLE: &str = r#"
-store = "redis://user:hunter2@localhost/0?password=hunter2"
+store = "redis://user:hunter2@localhost/0?timeout=2s"
 namespace = "prod"
 [node]
 name = "web-1"

@@ -467,7 +467,7 @@ fn since_then(wall: Wall) -> Duration {
 }
 
 /// Parts of a second only flicker.
-fn whole(span: Duration) -> Duration {
+pub(super) fn whole(span: Duration) -> Duration {
     Duration::from_secs(span.as_secs())
 }
 
@@ -595,12 +595,12 @@ mod tests {
             "▶ task-0000",
             "succeeded",
             "web-1",
-            "next ",
+            "in ",
             "runs of task-0000",
             "every 1h",
             "on web-1, token 7",
             "t roles",
-            "1 of 1 nodes",
+            "nodes  1",
         ] {
             assert!(screen.contains(part), "{part:?} is not on the board:\n{screen}");
         }

@@ -7,10 +7,11 @@ use ratatui::layout::Rect;
 use ratatui::style::Style;
 use ratatui::text::{Line, Span};
 
-use super::board::{fit, list_name, row, rule, shown_of, stepped};
+use super::board::{fit, list_name, row, rule, shown_of, stepped, whole};
 use crate::agent::http::tasks::{RunView, TaskView};
 use crate::output::paint::Paint;
-use crate::output::{tame, time};
+use crate::output::tame;
+use crate::output::time::{self, Stamp};
 
 /// The colour of a node.
 type NodeStyle<'a> = &'a dyn Fn(&str) -> Style;
@@ -106,18 +107,18 @@ impl TaskList {
         let place = runs_on(task);
         let last = task.last.as_ref();
         let (how, tick) = match last {
-            Some(run) => (run.state.clone(), time::clock_of(run.to.as_ref().unwrap_or(&run.tick))),
+            Some(run) => (run.state.clone(), ago(run.to.as_ref().unwrap_or(&run.tick))),
             None => ("never ran".to_owned(), String::new()),
         };
-        let next = task.next.as_deref().map(|next| format!("next {}", time::clock_of(next)));
+        let next = task.next.as_deref().map_or_else(String::new, |next| format!("next {}", until(next)));
         vec![
             Span::raw(if chosen { "▶ " } else { "  " }),
             Span::styled(fit(&tame(&task.id), (wide / 4).clamp(8, 40)), paint.strong()),
             Span::styled(format!(" {:<7} ", task.state), state_style(paint, &task.state)),
             Span::styled(fit(place, (wide / 7).clamp(8, 24)), node(place)),
             Span::styled(format!(" {how:<11}"), run_style(paint, &how)),
-            Span::raw(format!(" {tick:<8} ")),
-            Span::styled(next.unwrap_or_default(), paint.faint()),
+            Span::raw(format!(" {tick:<9} ")),
+            Span::styled(next, paint.faint()),
         ]
         .into()
     }
@@ -166,6 +167,25 @@ fn run_line(run: &RunView, paint: Paint, node: NodeStyle<'_>) -> Line<'static> {
         Span::raw(format!(", token {}{}{why}", run.token, took.unwrap_or_default())),
     ]
     .into()
+}
+
+/// How long ago that was.
+fn ago(stamp: &str) -> String {
+    format!("{} ago", time::span(gap(stamp).0))
+}
+
+/// How long until then.
+fn until(stamp: &str) -> String {
+    let ahead = gap(stamp).1;
+    if ahead.is_zero() { "now".to_owned() } else { format!("in {}", time::span(ahead)) }
+}
+
+/// How far a time lies behind us, or ahead.
+fn gap(stamp: &str) -> (Duration, Duration) {
+    let then = time::wall_of(stamp).unwrap_or_default().0;
+    let now = Stamp::now().0.0;
+    let span = |from: u64, to: u64| whole(Duration::from_micros(to.saturating_sub(from)));
+    (span(then, now), span(now, then))
 }
 
 fn last_state(task: &TaskView) -> Option<&str> {
