@@ -542,7 +542,8 @@ impl Clerk {
             if self.has_to_write() {
                 self.enter_ends().await;
             }
-            let (clock, again) = (self.node.clock().clone(), self.retry_at.unwrap_or(Time::NEVER));
+            let again = self.retry_at.filter(|_| !self.dirty.is_empty()).unwrap_or(Time::NEVER);
+            let clock = self.node.clock().clone();
             tokio::select! {
                 biased;
                 Some(ended) = self.runs.join_next() => return self.ended(ended.ok()),
