@@ -234,7 +234,7 @@ certificates. Nothing is connected to and nothing is made; `tenure doctor` looks
 with its line, all at once, and the exit code is 2.
 
 Example:
-  tenure check --config /etc/tenure/tenure.toml && systemctl reload tenure";
+  tenure check --config /etc/tenure/tenure.toml && systemctl reload tenure-agent";
 
 /// `tenure run`
 #[derive(Debug, Clone, Args)]

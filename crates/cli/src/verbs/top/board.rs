@@ -192,7 +192,7 @@ impl Board {
             Constraint::Max(short(listed + 1).max(2)),
             Constraint::Length(nodes),
             Constraint::Length(if self.whole { short(self.tasks.rows()) } else { 0 }),
-            Constraint::Length(4),
+            Constraint::Length(if self.on_tasks { (area.height / 3).max(4) } else { 4 }),
             Constraint::Min(2),
             Constraint::Length(1),
         ];
@@ -390,9 +390,11 @@ impl Board {
             return frame
                 .render_widget(Line::styled(format!("/{}█", self.search), paint.strong()), row(area, 0));
         }
-        let other = if self.on_tasks { "roles" } else { "tasks" };
-        let keys = [("↑↓", "choose"), ("/", "search"), ("+ -", "zoom"), ("t", other), ("q", "quit")];
-        let spans = keys.into_iter().flat_map(|(key, what)| {
+        let turn = if self.on_tasks { ("t", "roles") } else { ("t", "tasks") };
+        let zoom = ("+ -", "zoom");
+        let keys = [("↑↓", "choose"), ("/", "search"), zoom, turn, ("q", "quit")];
+        let keys = keys.into_iter().filter(|key| !self.on_tasks || *key != zoom);
+        let spans = keys.flat_map(|(key, what)| {
             [Span::styled(key, paint.strong()), Span::styled(format!(" {what}   "), paint.faint())]
         });
         frame.render_widget(Line::from(spans.collect::<Vec<_>>()), row(area, 0));

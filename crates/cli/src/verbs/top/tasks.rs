@@ -110,7 +110,7 @@ impl TaskList {
             Some(run) => (run.state.clone(), ago(run.to.as_ref().unwrap_or(&run.tick))),
             None => ("never ran".to_owned(), String::new()),
         };
-        let next = task.next.as_deref().map_or_else(String::new, |next| format!("next {}", until(next)));
+        let next = task.next.as_deref().map_or_else(String::new, until);
         vec![
             Span::raw(if chosen { "▶ " } else { "  " }),
             Span::styled(fit(&tame(&task.id), (wide / 4).clamp(8, 40)), paint.strong()),
@@ -174,10 +174,10 @@ fn ago(stamp: &str) -> String {
     format!("{} ago", time::span(gap(stamp).0))
 }
 
-/// How long until then.
+/// How long until the next tick.
 fn until(stamp: &str) -> String {
     let ahead = gap(stamp).1;
-    if ahead.is_zero() { "now".to_owned() } else { format!("in {}", time::span(ahead)) }
+    if ahead.is_zero() { "due".to_owned() } else { format!("next in {}", time::span(ahead)) }
 }
 
 /// How far a time lies behind us, or ahead.
