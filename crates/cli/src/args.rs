@@ -41,6 +41,16 @@ pub struct Common {
 }
 
 impl Common {
+    /// What was said on the command line, as keys of the configuration.
+    #[must_use]
+    pub fn keys(&self) -> Vec<(String, String)> {
+        let environment = std::env::var("TENURE_NAMESPACE").ok();
+        let namespace = self.namespace.as_ref().map(ToString::to_string);
+        let namespace = namespace.filter(|name| Some(name) != environment.as_ref());
+        let named = [("store", self.store.clone()), ("namespace", namespace)];
+        named.into_iter().filter_map(|(path, value)| Some((path.to_owned(), value?))).collect()
+    }
+
     /// The store: `--store`, else `TENURE_STORE`, else the embedded one.
     #[must_use]
     pub fn store_url(&self) -> String {
@@ -102,8 +112,8 @@ pub enum Verb {
     Alerts(AlertsArgs),
     /// Show what operators did, and why
     Audit,
-    /// Check settings, and print the bounds that follow from them
-    Check(TimingArgs),
+    /// Check settings or a whole configuration, and print what follows from them
+    Check(CheckArgs),
     /// Tell what the store can promise, and what is wrong with it
     Doctor,
     /// Print the tables and the least rights that a store or a fence needs, without asking any server
@@ -129,9 +139,9 @@ pub struct TimingArgs {
     /// How long a leader that falls silent keeps its role [default: 5s]
     #[arg(long, value_parser = duration, value_name = "TIME", env = "TENURE_TTL")]
     pub ttl: Option<Duration>,
-    /// What it means that this node's connection to the store drops
-    #[arg(long, value_enum, default_value_t = Takeover::Strict, env = "TENURE_TAKEOVER")]
-    pub takeover: Takeover,
+    /// What it means that this node's connection to the store drops [default: strict]
+    #[arg(long, value_enum, env = "TENURE_TAKEOVER")]
+    pub takeover: Option<Takeover>,
     /// How long a dropped connection is forgiven, on disconnect [default: ttl/2]
     #[arg(long, value_parser = duration, value_name = "TIME", env = "TENURE_GRACE")]
     pub grace: Option<Duration>,
@@ -178,12 +188,53 @@ impl TimingArgs {
             op_timeout: self.op_timeout,
             stop_grace: self.stop_grace,
             kill_slack: self.kill_slack,
-            takeover: self.takeover.into(),
+            takeover: self.takeover.unwrap_or_default().into(),
             grace: self.grace,
             ..tenure::Settings::default()
         }
     }
+
+    /// What was said, as keys of the configuration.
+    #[must_use]
+    pub fn keys(&self) -> Vec<(String, String)> {
+        let spans = [
+            ("ttl", self.ttl),
+            ("grace", self.grace),
+            ("beat", self.beat),
+            ("op-timeout", self.op_timeout),
+            ("stop-grace", self.stop_grace),
+            ("kill-slack", self.kill_slack),
+        ];
+        let text = |span: Duration| humantime::format_duration(span).to_string();
+        let spans = spans.into_iter().filter_map(|(key, span)| Some((key, text(span?))));
+        let takeover = self.takeover.and_then(|takeover| takeover.to_possible_value());
+        let takeover = takeover.map(|word| ("takeover", word.get_name().to_owned()));
+        spans.chain(takeover).map(|(key, value)| (format!("timing.{key}"), value)).collect()
+    }
 }
+
+/// `tenure check`
+#[derive(Debug, Clone, Args)]
+#[command(after_help = CHECK_HELP)]
+pub struct CheckArgs {
+    /// The configuration of an agent; it is read as the agent would read it, and nothing is started
+    #[arg(long, short, value_name = "FILE")]
+    pub config: Option<std::path::PathBuf>,
+    /// Set any key of the configuration, as KEY=VALUE; may be given several times
+    #[arg(long, value_name = "KEY=VALUE", value_parser = label, requires = "config")]
+    pub set: Vec<(String, String)>,
+    #[command(flatten)]
+    /// How long things take.
+    pub timing: TimingArgs,
+}
+
+const CHECK_HELP: &str = "\
+With --config everything in the file is checked: keys, times, store, roles, commands, schedules, conditions of alerts,
+certificates. Nothing is connected to and nothing is made; `tenure doctor` looks at the store itself. What is wrong is told
+with its line, all at once, and the exit code is 2.
+
+Example:
+  tenure check --config /etc/tenure/tenure.toml && systemctl reload tenure-agent";
 
 /// `tenure run`
 #[derive(Debug, Clone, Args)]
@@ -270,15 +321,7 @@ impl AgentArgs {
     /// What the flags say, by key.
     #[must_use]
     pub fn settings(&self, common: &Common) -> Vec<(String, String)> {
-        let environment = std::env::var("TENURE_NAMESPACE").ok();
-        let namespace = common
-            .namespace
-            .as_ref()
-            .map(ToString::to_string)
-            .filter(|name| Some(name) != environment.as_ref());
         let named = [
-            ("store", common.store.clone()),
-            ("namespace", namespace),
             ("node.name", self.node.as_ref().map(ToString::to_string)),
             ("http.listen", self.listen.clone()),
             ("http.socket", self.socket.clone()),
@@ -287,7 +330,8 @@ impl AgentArgs {
         // Numbered after any that a file can have.
         let role =
             |(index, name): (usize, &Name)| (format!("role[{}].name", 1_000_000 + index), name.to_string());
-        flags.chain(self.role.iter().enumerate().map(role)).chain(self.set.iter().cloned()).collect()
+        let said = common.keys().into_iter().chain(flags);
+        said.chain(self.role.iter().enumerate().map(role)).chain(self.set.iter().cloned()).collect()
     }
 }
 

@@ -305,6 +305,33 @@ async fn a_leader_that_stops_finishes_or_cancels_what_is_in_flight() {
     }
 }
 
+/// If the leader dies before the last run has ended, those that had ended must not look interrupted, and be run again.
+#[tokio::test]
+async fn what_ends_while_a_leader_winds_down_is_entered_at_once() {
+    let scene = Scene::new();
+    let (slow, gate) = gated(often(|settings| settings.name = name("slow")));
+    let (quick, _closed) = gated(often(|settings| settings.on_stop = OnStop::Cancel));
+    let node = scene.node("a").await;
+    let schedule = Schedule::new().task(slow).unwrap().task(quick).unwrap();
+    let stand = node.stand("scheduler").drain(PATIENCE);
+    let leading = tokio::spawn(async move { schedule.lead(stand).await.unwrap() });
+    let slow = async || {
+        let record = scene.operator.tasks(Some(&name("slow"))).await.ok()?.pop()?;
+        Some(record.runs.first()?.state)
+    };
+    while slow().await != Some(RunState::Running) {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    scene.until_run(|run| run.state == RunState::Running).await;
+    let stopping = tokio::spawn(async move { node.stop().await });
+    scene.until_run(|run| run.state == RunState::Cancelled).await;
+    assert_eq!(slow().await, Some(RunState::Running), "it is waited for");
+    gate.add_permits(1000);
+    soon(stopping).await.unwrap();
+    soon(leading).await.unwrap();
+    assert_eq!(slow().await, Some(RunState::Succeeded));
+}
+
 /// A schedule changes under a leader that goes on leading: what runs goes on, what is gone begins no more, what is new
 /// begins, and no tick is started twice.
 #[tokio::test]

@@ -8,9 +8,10 @@ use tenure::operator::NodeState;
 use tenure::work::Scope;
 use tokio_postgres::{Client, Transaction};
 
-use crate::ROLE;
 use crate::database::{self, Fault};
 
+/// What the leader's transactions are fenced by: one row, which only a later leader raises.
+pub(crate) const FENCE: &str = "jobs";
 /// A job that failed so often is hopeless.
 const ATTEMPTS: i32 = 3;
 /// So many jobs are assigned to one node at a time.
@@ -32,8 +33,8 @@ pub(crate) async fn run(url: &str, operator: &Operator, scope: &Scope) -> Result
 
 async fn round(client: &mut Client, operator: &Operator, scope: &Scope) -> Result<(), Fault> {
     let (live, present) = sessions(operator).await?;
-    let transaction = client.transaction().await?;
-    database::fence(&transaction, ROLE, scope.token()).await?;
+    let mut transaction = client.transaction().await?;
+    scope.lead().fence(&mut transaction, FENCE).await?;
     recover(&transaction, &present).await?;
     bury(&transaction, scope).await?;
     assign(&transaction, &live, scope).await?;

@@ -4,9 +4,11 @@
 //!
 //! - [`coordinate`]: what the leader does, in one fenced transaction after another: it recovers what dead nodes left,
 //!   moves what is hopeless to the dead letters, and assigns what waits.
+//! - [`count`]: what the leader does by the clock: it counts the jobs of the whole cluster.
 //! - [`perform`]: what every node does: the jobs that are assigned to its session.
 
 mod coordinate;
+mod count;
 mod database;
 mod perform;
 
@@ -16,6 +18,7 @@ use std::time::Duration;
 use tenure::event::What;
 use tenure::work::{Group, Worker};
 use tenure::{Node, Operator, SessionId};
+use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 
 /// The role whose leader assigns.
@@ -44,10 +47,14 @@ async fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
         let (database, operator) = (database.clone(), operator.clone());
         async move { coordinate::run(&database, &operator, &scope).await }
     });
-    let group = Group::new().worker(assigning);
+    let group = Group::new().worker(assigning).worker(count::schedule(&url)?.worker());
     let performing = tokio::spawn(perform::run(url, session));
+    let mut terminate = signal(SignalKind::terminate())?;
     let stopped = async {
-        let _ = tokio::signal::ctrl_c().await;
+        tokio::select! {
+            _ = tokio::signal::ctrl_c() => {}
+            _ = terminate.recv() => {}
+        }
         node.stop().await;
     };
     let (led, ()) = tokio::join!(group.lead(node.stand(ROLE)), stopped);

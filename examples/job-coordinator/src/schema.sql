@@ -31,8 +31,13 @@ CREATE TABLE IF NOT EXISTS assignments (
     token   bigint NOT NULL
 );
 
--- The highest token that this database has seen: the write of a former leader finds a higher one, and fails.
-CREATE TABLE IF NOT EXISTS fence (role text PRIMARY KEY, token bigint NOT NULL);
-
 -- What jobs do, in the transaction that marks them done.
 CREATE TABLE IF NOT EXISTS effects (job bigint NOT NULL, session text NOT NULL, assignment bigint NOT NULL);
+
+-- How many jobs there are of each state, in all of the cluster; the leader counts.
+CREATE TABLE IF NOT EXISTS job_counts (
+    state text PRIMARY KEY,
+    count bigint NOT NULL,
+    token bigint NOT NULL,
+    at    timestamptz NOT NULL DEFAULT now()
+);

@@ -20,6 +20,13 @@ impl Member {
     }
 }
 
+impl Member {
+    fn signal(&self, signal: &str) {
+        let sent = Command::new("kill").args([signal, &self.0.id().to_string()]).status().unwrap();
+        assert!(sent.success());
+    }
+}
+
 impl Drop for Member {
     fn drop(&mut self) {
         let _ = self.0.kill();
@@ -69,22 +76,34 @@ async fn every_job_is_done_once_or_buried_whoever_is_killed() {
     tokio::spawn(connection);
     let mut members: Vec<(String, Member)> =
         ["a", "b", "c"].map(|name| (name.to_owned(), Member::start(&url, name))).into();
-    until(&client, "SELECT count(*) FROM fence", |count| count == 1).await;
+    until(&client, "SELECT count(*) FROM tenure_fence", |count| count == 1).await;
     let (good, flaky, bad) = (90, 20, 5);
     for (kind, count) in [("ok", good), ("flaky", flaky), ("bad", bad)] {
         let insert = "INSERT INTO jobs (kind) SELECT $1 FROM generate_series(1, $2::bigint)";
         client.execute(insert, &[&kind, &i64::from(count)]).await.unwrap();
     }
-    // The leader dies in the middle of it, and then somebody who does not lead.
-    for leading in [true, false] {
+    // In the middle of it the leader dies, then somebody who does not lead, and then somebody is frozen who wakes later.
+    let mut frozen = None;
+    for (leading, dies) in [(true, true), (false, true), (false, false)] {
         let done = number(&client, "SELECT count(*) FROM effects").await;
         until(&client, "SELECT count(*) FROM effects", |count| count >= done + 5).await;
         let leader = leader(&client).await;
         let victim = members.iter().position(|(name, _)| (*name == leader) == leading).unwrap();
-        let (name, killed) = members.remove(victim);
-        drop(killed);
+        let (name, victim) = members.remove(victim);
+        if dies {
+            drop(victim);
+        } else {
+            victim.signal("-STOP");
+            frozen = Some(victim);
+        }
         members.push((name.clone(), Member::start(&url, &format!("{name}-again"))));
     }
+    until(&client, "SELECT count(*) FROM jobs WHERE state <> 'done'", |open| open == 0).await;
+    let woken = frozen.expect("somebody was frozen");
+    woken.signal("-CONT");
+    members.push(("woken".to_owned(), woken));
+    client.execute("INSERT INTO jobs (kind) SELECT 'ok' FROM generate_series(1, 10)", &[]).await.unwrap();
+    let good = good + 10;
     until(&client, "SELECT count(*) FROM jobs WHERE state <> 'done'", |open| open == 0).await;
     assert_eq!(number(&client, "SELECT count(*) FROM jobs").await, i64::from(good + flaky));
     assert_eq!(number(&client, "SELECT count(*) FROM effects").await, i64::from(good + flaky));
@@ -98,6 +117,19 @@ async fn every_job_is_done_once_or_buried_whoever_is_killed() {
         number(&client, "SELECT count(DISTINCT token) FROM assignments").await >= 2,
         "there was a fail-over"
     );
+    let counted = "SELECT coalesce(sum(count)::bigint, 0) FROM job_counts WHERE state IN ('done', 'dead')";
+    until(&client, counted, |count| count == i64::from(good + flaky + bad)).await;
+    stops_cleanly(&client, members).await;
+}
+
+/// Told to stop they give up what they lead, and end well; nobody is left that leads.
+async fn stops_cleanly(client: &Client, members: Vec<(String, Member)>) {
+    for (name, mut member) in members {
+        member.signal("-TERM");
+        assert!(member.0.wait().unwrap().success(), "{name}");
+    }
+    let led = "SELECT count((value::jsonb)->'holder'->>'node') FROM tenure_registers WHERE kind = 'role'";
+    assert_eq!(number(client, led).await, 0);
 }
 
 /// The transaction of a former leader fails, whatever it wants to change.
@@ -108,12 +140,13 @@ async fn a_former_leader_is_refused_by_the_fence() {
     let (client, connection) = tokio_postgres::connect(&url, NoTls).await.unwrap();
     tokio::spawn(connection);
     let member = Member::start(&url, "a");
-    until(&client, "SELECT count(*) FROM fence", |count| count == 1).await;
+    until(&client, "SELECT count(*) FROM tenure_fence", |count| count == 1).await;
     // Somebody with a much higher token was here: this leader is a former one.
-    client.execute("UPDATE fence SET token = 1000", &[]).await.unwrap();
+    client.execute("UPDATE tenure_fence SET token = 1000", &[]).await.unwrap();
     client.execute("INSERT INTO jobs (kind) VALUES ('ok')", &[]).await.unwrap();
-    tokio::time::sleep(Duration::from_secs(1)).await;
-    assert_eq!(number(&client, "SELECT count(*) FROM assignments").await, 0);
-    assert_eq!(number(&client, "SELECT token FROM fence").await, 1000);
+    let token = "SELECT max(((value::jsonb)->>'token')::bigint) FROM tenure_registers WHERE kind = 'role'";
+    until(&client, token, |token| token > 1).await;
+    assert_eq!(number(&client, "SELECT count(*) FROM assignments").await, 0, "it was refused, and gave up");
+    assert_eq!(number(&client, "SELECT token FROM tenure_fence").await, 1000);
     drop(member);
 }

@@ -50,10 +50,6 @@ pub async fn main(common: &Common, args: &AgentArgs) -> Result<Exit, Exit> {
     for notice in &config.notices {
         tracing::info!("{notice}");
     }
-    if config.store.starts_with("memory:") {
-        let why = "memory: lives within one process, so that every agent would lead; name a store that all can reach";
-        return Err(Exit::Usage(why.to_owned()));
-    }
     raise_file_limit();
     let signals = Signals::new().map_err(|error| Exit::Failed(format!("signals: {error}")))?;
     let manager = Manager::from_env();

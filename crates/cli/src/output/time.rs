@@ -52,8 +52,14 @@ pub fn clock(wall: Wall) -> String {
 /// The same of a time as programs read it; one that is none is shown as it is.
 #[must_use]
 pub fn clock_of(text: &str) -> String {
-    let micros = text.parse::<Timestamp>().ok().and_then(|time| u64::try_from(time.as_microsecond()).ok());
-    micros.map_or_else(|| text.to_owned(), |micros| clock(Wall(micros)))
+    wall_of(text).map_or_else(|| text.to_owned(), clock)
+}
+
+/// The time that a text says, if it says one.
+#[must_use]
+pub fn wall_of(text: &str) -> Option<Wall> {
+    let time = text.parse::<Timestamp>().ok()?;
+    u64::try_from(time.as_microsecond()).ok().map(Wall)
 }
 
 /// The time of day here, to the millisecond.

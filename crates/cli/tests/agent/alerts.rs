@@ -41,13 +41,6 @@ fn teller(agents: &[Agent]) -> usize {
     found.unwrap()
 }
 
-/// Lets an agent evaluate its rules a few times more.
-fn rounds(agent: &Agent) {
-    let beats = || agent.metric("tenure_beat_seconds_count").unwrap();
-    let before = beats();
-    eventually("some beats pass", || beats() > before + 3.0);
-}
-
 #[test]
 fn three_agents_tell_once_that_nobody_leads_and_once_that_it_is_over() {
     let (store, hook) = (Store::file(), Hook::start());
@@ -78,13 +71,13 @@ fn three_agents_tell_once_that_nobody_leads_and_once_that_it_is_over() {
     let mut dead = agents.remove(teller(&agents));
     dead.process.kill();
     let next = teller(&agents);
-    rounds(&agents[next]);
+    agents[next].beats();
     hook.assert_once();
 
     let _again = Agent::start(&store, "worker", JOB);
     eventually("it is over, and that is told", || hook.heard("no-leader", "resolved") >= 1);
     eventually("all show it", || agents.iter().all(|agent| alert(agent, "no-leader")["state"] == "inactive"));
-    rounds(&agents[next]);
+    agents[next].beats();
     hook.assert_once();
     eventually("whatever began is over", || {
         hook.heard("no-leader", "firing") == hook.heard("no-leader", "resolved")
@@ -114,7 +107,7 @@ fn two_leaders_are_told_once_from_what_agents_expose() {
     let agents: Vec<Agent> = ["a", "b", "c"].map(|name| Agent::start(&store, name, &more)).into();
     eventually("it is told", || hook.heard("two-leaders", "firing") >= 1);
     assert_eq!(hook.all()[0].body["summary"], "2 lead job");
-    rounds(&agents[teller(&agents)]);
+    agents[teller(&agents)].beats();
     hook.assert_once();
     stranger.process.kill();
     eventually("it is over", || hook.heard("two-leaders", "resolved") >= 1);
@@ -177,7 +170,7 @@ fn operators_acknowledge_resolve_and_silence_and_what_fails_is_tried_again() {
     let before = hook.all().len();
     assert_eq!(agent.post("/v1/roles/job/pause", &json!({ "why": "x" })).status, 200);
     eventually("it is given up", || alert(&agent, "paused")["told"][0]["given_up"] == true);
-    rounds(&agent);
+    agent.beats();
     assert_eq!(hook.all().len(), before + 1, "{:#?}", hook.all());
     assert!(!agent.log().contains("hunter2") && !agent.get("/v1/alerts").body.contains("hunter2"));
 }

@@ -213,6 +213,13 @@ impl Agent {
         self.role(role)["token"].as_u64().unwrap_or(0)
     }
 
+    /// Waits until it has beaten a few times more: whatever a beat brings has come by then.
+    pub(crate) fn beats(&self) {
+        let beats = || self.metric("tenure_beat_seconds_count").unwrap();
+        let before = beats();
+        eventually("some beats pass", || beats() > before + 3.0);
+    }
+
     /// A stream of events, from its beginning.
     pub(crate) fn stream(&self, path: &str, last: Option<&str>) -> Stream {
         let mut stream = UnixStream::connect(&self.socket).unwrap();

@@ -1,83 +1,10 @@
 //! What an agent runs while it leads: commands under supervision and tasks by the clock, seen through its API.
 
-use std::path::{Path, PathBuf};
-
 use rustix::process::Signal;
 use serde_json::{Value, json};
-use tempfile::TempDir;
 
+use crate::duty::{Place, calm, ledgers, noting, role, runs, shell, task, until_run};
 use crate::kit::{Agent, Store, eventually, tenure};
-
-/// A directory in which commands note what they do.
-struct Place {
-    dir: TempDir,
-}
-
-impl Place {
-    fn new() -> Self {
-        Self { dir: TempDir::new().unwrap() }
-    }
-
-    fn file(&self, name: &str) -> PathBuf {
-        self.dir.path().join(name)
-    }
-
-    /// The lines of a file, if there are any.
-    fn lines(&self, name: &str) -> Vec<String> {
-        let text = std::fs::read_to_string(self.file(name)).unwrap_or_default();
-        text.lines().map(str::to_owned).collect()
-    }
-}
-
-/// A shell command, as the configuration writes it.
-fn shell(script: &str) -> String {
-    format!("command = [\"sh\", \"-c\", {}]\n", json!(script))
-}
-
-/// Notes a word and the token.
-fn noting(file: &Path, word: &str) -> String {
-    format!("echo {word} $TENURE_TOKEN >> {}", file.display())
-}
-
-/// An agent that a busy machine costs nothing: nobody waits for its lease to run out here.
-fn calm(store: &Store, name: &str, more: &str) -> Agent {
-    Agent::launch(store, name, more, |command| _ = command.args(["--set", "timing.ttl=20s"]))
-}
-
-fn role(more: &str) -> String {
-    format!("[[role]]\nname = \"jobs\"\n{more}\n")
-}
-
-/// A task with more settings.
-fn task(name: &str, more: &str) -> String {
-    format!("[[task]]\nname = \"{name}\"\nhistory = 200\n{more}\n")
-}
-
-/// The ledgers of a task; none before there is one.
-fn ledgers(agent: &Agent, task: &str) -> Vec<Value> {
-    let answer = agent.get(&format!("/v1/tasks/{task}"));
-    if answer.status == 404 {
-        return Vec::new();
-    }
-    answer.json()["tasks"].as_array().cloned().unwrap_or_default()
-}
-
-fn runs(agent: &Agent, task: &str) -> Vec<Value> {
-    ledgers(agent, task)
-        .iter()
-        .flat_map(|task| task["runs"].as_array().cloned().unwrap_or_default())
-        .collect()
-}
-
-/// Waits for a run that is like that.
-fn until_run(agent: &Agent, task: &str, wanted: impl Fn(&Value) -> bool) -> Value {
-    let mut found = None;
-    eventually(&format!("such a run of {task}"), || {
-        found = runs(agent, task).into_iter().find(&wanted);
-        found.is_some()
-    });
-    found.unwrap()
-}
 
 #[test]
 fn tasks_run_on_the_leader_and_are_told_counted_and_asked_for() {

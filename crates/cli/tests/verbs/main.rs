@@ -2,6 +2,7 @@
 //! and frozen.
 
 mod asking;
+mod checking;
 mod doctor;
 mod kit;
 mod looking;

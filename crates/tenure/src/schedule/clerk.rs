@@ -515,23 +515,49 @@ impl Clerk {
             entry.live.iter().filter(|_| at_once).for_each(|live| live.stop.cancel());
         }
         self.dirty.retain(|nth| !self.entries[*nth].edits.is_empty());
+        // What others changed could only be begun.
+        self.stale.clear();
         let mut killed = false;
         while !self.runs.is_empty() {
             tokio::select! {
                 biased;
-                Some(ended) = self.runs.join_next() => self.ended(ended.ok()),
                 () = &mut kill, if !killed => {
                     killed = true;
                     self.entries.iter().flat_map(|entry| &entry.live).for_each(|live| live.stop.cancel());
                 }
+                () = self.next_end() => {}
             }
         }
         // As far as the store answers at once: nobody may wait for it with a lease that runs out.
+        self.retry_at = None;
         while !self.dirty.is_empty() && self.gate.check() && self.retry_at.is_none() {
-            let limit = self.node.timing().stop_grace / 2;
-            if tokio::time::timeout(limit, self.keep_up_ending()).await.is_err() {
-                return;
+            self.enter_ends().await;
+        }
+    }
+
+    /// Waits for the next run to end. What has ended is entered meanwhile: if this node dies before the last one has, it
+    /// must not look interrupted, and be run again. Nothing begins here, so that an exchange may be cut short.
+    async fn next_end(&mut self) {
+        loop {
+            if self.has_to_write() {
+                self.enter_ends().await;
             }
+            let again = self.retry_at.filter(|_| !self.dirty.is_empty()).unwrap_or(Time::NEVER);
+            let clock = self.node.clock().clone();
+            tokio::select! {
+                biased;
+                Some(ended) = self.runs.join_next() => return self.ended(ended.ok()),
+                () = std::future::ready(()), if self.has_to_write() => {}
+                () = clock.sleep_until(again) => {}
+            }
+        }
+    }
+
+    /// Enters how runs ended, or notes when to try that again.
+    async fn enter_ends(&mut self) {
+        let limit = self.node.timing().stop_grace / 2;
+        if tokio::time::timeout(limit, self.keep_up_ending()).await.is_err() {
+            self.retry_at = Some(self.node.clock().now().after(self.pause()));
         }
     }
 

@@ -24,6 +24,22 @@ const STORE: &str = "store";
 /// If the URL names no store that this build has, or if the store cannot be opened. Messages show the scheme only:
 /// the rest may hold a secret.
 pub fn open(url: &str) -> Result<SharedStore, StoreError> {
+    opener(url)?()
+}
+
+/// Whether a URL names a store that can be opened, as far as that can be told without opening it: nobody is connected to,
+/// and no file is made. Files that the URL names, such as certificates, are read.
+///
+/// # Errors
+/// What is wrong with it; the message shows the scheme only.
+pub fn check(url: &str) -> Result<(), StoreError> {
+    opener(url).map(drop)
+}
+
+/// What opens a store whose URL was read and found well.
+type Opener = Box<dyn FnOnce() -> Result<SharedStore, StoreError>>;
+
+fn opener(url: &str) -> Result<Opener, StoreError> {
     let Some((scheme, rest)) = url.split_once(':') else {
         return Err(refuse(format!(
             "a store is named by a URL, such as {}; a file is named as sqlite:PATH",
@@ -31,7 +47,10 @@ pub fn open(url: &str) -> Result<SharedStore, StoreError> {
         )));
     };
     match scheme {
-        "memory" => Ok(Arc::new(memory(rest))),
+        "memory" => {
+            let name = rest.to_owned();
+            Ok(Box::new(move || Ok(Arc::new(memory(&name)))))
+        }
         "sqlite" => sqlite(rest),
         "redis" | "rediss" | "valkey" | "valkeys" | "redis+unix" | "redis+sentinel" | "rediss+sentinel" => {
             redis(scheme, url)
@@ -81,8 +100,8 @@ fn memory(name: &str) -> Memory {
 }
 
 #[cfg(feature = "sqlite")]
-fn sqlite(rest: &str) -> Result<SharedStore, StoreError> {
-    let path = match rest.strip_prefix("//") {
+fn sqlite(rest: &str) -> Result<Opener, StoreError> {
+    let path: std::path::PathBuf = match rest.strip_prefix("//") {
         None if rest.is_empty() => super::Sqlite::default_path()?,
         None => rest.into(),
         Some(absolute) if absolute.starts_with('/') => absolute.into(),
@@ -92,51 +111,59 @@ fn sqlite(rest: &str) -> Result<SharedStore, StoreError> {
             ));
         }
     };
-    Ok(Arc::new(super::Sqlite::open(path)?))
+    Ok(Box::new(move || Ok(Arc::new(super::Sqlite::open(path)?))))
 }
 
 #[cfg(not(feature = "sqlite"))]
-fn sqlite(_: &str) -> Result<SharedStore, StoreError> {
+fn sqlite(_: &str) -> Result<Opener, StoreError> {
     Err(lacking("sqlite", "sqlite"))
 }
 
 #[cfg(feature = "postgres")]
-fn postgres(url: &str) -> Result<SharedStore, StoreError> {
-    Ok(Arc::new(super::Postgres::open(url)?))
+fn postgres(url: &str) -> Result<Opener, StoreError> {
+    super::Postgres::check(url)?;
+    let url = url.to_owned();
+    Ok(Box::new(move || Ok(Arc::new(super::Postgres::open(&url)?))))
 }
 
 #[cfg(not(feature = "postgres"))]
-fn postgres(url: &str) -> Result<SharedStore, StoreError> {
+fn postgres(url: &str) -> Result<Opener, StoreError> {
     Err(lacking(url.split(':').next().unwrap_or_default(), "postgres"))
 }
 
 #[cfg(feature = "mysql")]
-fn mysql(_: &str, url: &str) -> Result<SharedStore, StoreError> {
-    Ok(Arc::new(super::Mysql::open(url)?))
+fn mysql(_: &str, url: &str) -> Result<Opener, StoreError> {
+    super::Mysql::check(url)?;
+    let url = url.to_owned();
+    Ok(Box::new(move || Ok(Arc::new(super::Mysql::open(&url)?))))
 }
 
 #[cfg(not(feature = "mysql"))]
-fn mysql(scheme: &str, _: &str) -> Result<SharedStore, StoreError> {
+fn mysql(scheme: &str, _: &str) -> Result<Opener, StoreError> {
     Err(lacking(scheme, "mysql"))
 }
 
 #[cfg(feature = "redis")]
-fn redis(_: &str, url: &str) -> Result<SharedStore, StoreError> {
-    Ok(Arc::new(super::Redis::open(url)?))
+fn redis(_: &str, url: &str) -> Result<Opener, StoreError> {
+    super::Redis::check(url)?;
+    let url = url.to_owned();
+    Ok(Box::new(move || Ok(Arc::new(super::Redis::open(&url)?))))
 }
 
 #[cfg(not(feature = "redis"))]
-fn redis(scheme: &str, _: &str) -> Result<SharedStore, StoreError> {
+fn redis(scheme: &str, _: &str) -> Result<Opener, StoreError> {
     Err(lacking(scheme, "redis"))
 }
 
 #[cfg(feature = "peers")]
-fn peers(url: &str) -> Result<SharedStore, StoreError> {
-    Ok(Arc::new(super::Peers::open(url)?))
+fn peers(url: &str) -> Result<Opener, StoreError> {
+    super::Peers::check(url)?;
+    let url = url.to_owned();
+    Ok(Box::new(move || Ok(Arc::new(super::Peers::open(&url)?))))
 }
 
 #[cfg(not(feature = "peers"))]
-fn peers(_: &str) -> Result<SharedStore, StoreError> {
+fn peers(_: &str) -> Result<Opener, StoreError> {
     Err(lacking("peers", "peers"))
 }
 
@@ -196,8 +223,17 @@ mod tests {
             ("sqlite://relative.db", "sqlite:///PATH"),
         ] {
             let message = open(url).expect_err(url).to_string();
+            assert_eq!(check(url).expect_err(url).to_string(), message);
             assert!(message.contains(part), "{url}: {message}");
             assert!(!message.contains("hunter2"), "{message}");
         }
+    }
+
+    #[cfg(feature = "sqlite")]
+    #[test]
+    fn what_is_checked_is_not_made() {
+        let dir = tempfile::tempdir().unwrap();
+        check(&format!("sqlite:{}", dir.path().join("t.db").display())).unwrap();
+        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
     }
 }

@@ -64,7 +64,7 @@ impl Reader {
             let at = format!("alert[{index}]");
             let path = |key: &str| format!("{at}.{key}");
             let (Some(name), Some(text)) = (self.name(&path("name")), self.text(&path("condition"))) else {
-                self.errors.push(format!("{at} lacks a name or a condition: every [[alert]] needs both"));
+                self.fault(&at, "it lacks a name or a condition: every [[alert]] needs both");
                 continue;
             };
             if rules.iter().any(|rule| rule.name == name) {
@@ -125,7 +125,7 @@ impl Reader {
             let at = format!("notify[{index}]");
             let path = |key: &str| format!("{at}.{key}");
             let Some(name) = self.name(&path("name")) else {
-                self.errors.push(format!("{at} has no name: every [[notify]] needs one"));
+                self.fault(&at, "it has no name: every [[notify]] needs one");
                 continue;
             };
             if targets.iter().any(|target| target.name == name) {
@@ -154,10 +154,13 @@ impl Reader {
             self.fault(&format!("{at}.name"), "where is it? url, url-file or url-env is needed");
             return None;
         };
+        let written = ["url", "url-file", "url-env"].map(|key| format!("{at}.{key}"));
+        let at_url =
+            written.into_iter().find(|path| self.value(path).is_some()).unwrap_or_else(|| at.to_owned());
         match check_url(&url.0) {
             Ok(_) => Some(url),
             Err(why) => {
-                self.fault(&format!("{at}.url"), &why);
+                self.fault(&at_url, &why);
                 None
             }
         }

@@ -25,6 +25,13 @@ pub enum Origin {
     Flag,
 }
 
+impl Origin {
+    /// For putting places in order: the file, line by line, and then the rest.
+    pub(super) fn line(&self) -> usize {
+        if let Self::File(_, line) = self { *line } else { usize::MAX }
+    }
+}
+
 /// A value and where it came from.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Given {
@@ -171,6 +178,13 @@ impl Walk<'_> {
     fn list<'i>(&mut self, path: &str, line: usize, items: impl Iterator<Item = &'i Spanned<DeValue<'i>>>) {
         for (index, item) in items.enumerate() {
             match item.get_ref() {
+                DeValue::Table(table) if table.is_empty() => {
+                    let line = self.lines.at(item.span().start);
+                    self.error(
+                        line,
+                        format_args!("{path}[{index}]: nothing is said in it; fill it, or leave it out"),
+                    );
+                }
                 DeValue::Table(table) => self.table(&format!("{path}[{index}]"), table),
                 _ => self.error(line, format_args!("{path} is a list of tables: write [[{path}]]")),
             }

@@ -186,15 +186,23 @@ impl Config {
     /// # Errors
     /// Everything that is wrong, one per line.
     pub fn load(common: &Common, args: &AgentArgs) -> Result<Self, Exit> {
+        Self::read(config_file(args).as_deref(), &args.settings(common))
+    }
+
+    /// Reads this file, the environment and these flags.
+    ///
+    /// # Errors
+    /// Everything that is wrong, one per line.
+    pub fn read(file: Option<&Path>, flags: &[(String, String)]) -> Result<Self, Exit> {
         let mut layers = Layers::default();
-        if let Some(path) = config_file(args) {
-            let text = std::fs::read_to_string(&path)
+        if let Some(path) = file {
+            let text = std::fs::read_to_string(path)
                 .map_err(|error| Exit::Usage(format!("{} cannot be read: {error}", path.display())))?;
-            layers.file(&path, &text);
+            layers.file(path, &text);
         }
         layers.environment(|name| std::env::var(name).ok());
-        for (path, text) in args.settings(common) {
-            layers.flag(&path, &text);
+        for (path, text) in flags {
+            layers.flag(path, text);
         }
         Self::of(layers).map_err(|errors| Exit::Usage(errors.join("\n  ")))
     }
@@ -207,7 +215,7 @@ impl Config {
         let mut reader = Reader { values: layers.values, errors: layers.errors };
         let node = reader.node();
         let settings = reader.settings();
-        let timing = reader.or_error("timing", Timing::new(&settings));
+        let timing = reader.or_fault("timing", Timing::new(&settings));
         let drain = reader.span("timing.drain").unwrap_or(tenure::NodeBuilder::DEFAULT_DRAIN);
         let candidacy = reader.candidacy("candidacy", &Candidacy { drain, ..Candidacy::default() });
         let mut roles = reader.roles(&candidacy);
@@ -217,7 +225,7 @@ impl Config {
         let mut notices = layers.notices;
         let ttl = timing.as_ref().map_or(Timing::DEFAULT_TTL, |timing| timing.ttl);
         let alerting = reader.alerting(&metrics.prefix, ttl, &mut notices);
-        let store = reader.text("store").unwrap_or_else(|| "sqlite:".to_owned());
+        let store = reader.store();
         let namespace = reader.name("namespace").unwrap_or_else(|| fixed(tenure::DEFAULT_NAMESPACE));
         match timing {
             Some(timing) if reader.errors.is_empty() => Ok(Self {
@@ -260,6 +268,12 @@ impl Config {
             }
         }
         text
+    }
+
+    /// The store, without secrets.
+    #[must_use]
+    pub fn shown_store(&self) -> String {
+        value::masked(&self.store)
     }
 
     fn shown(&self, path: &str, default: &str) -> String {
@@ -364,13 +378,33 @@ impl Reader {
         if let Value::Labels(labels) = self.value(path)? { Some(labels.clone()) } else { None }
     }
 
-    fn or_error<T, E: std::fmt::Display>(&mut self, what: &str, result: Result<T, E>) -> Option<T> {
-        result.map_err(|error| self.errors.push(format!("{what}: {error}"))).ok()
+    fn or_fault<T, E: std::fmt::Display>(&mut self, path: &str, result: Result<T, E>) -> Option<T> {
+        result.map_err(|error| self.fault(path, &error.to_string())).ok()
     }
 
+    /// Names what is wrong, and where it was written: at that very key, or where anything below it was first said.
     fn fault(&mut self, path: &str, why: &str) {
-        let origin = self.values.get(path).map_or(Origin::Default, |given| given.origin.clone());
+        let below = format!("{path}.");
+        let first_below = || {
+            let said = self.values.iter().filter(|(key, _)| key.starts_with(&below));
+            said.map(|(_, given)| given).min_by_key(|given| given.origin.line())
+        };
+        let given = self.values.get(path).or_else(first_below);
+        let origin = given.map_or(&Origin::Default, |given| &given.origin);
         self.errors.push(format!("{origin}: {path}: {why}"));
+    }
+
+    /// Where the registers are, as far as the URL tells: nobody is asked, and nothing is made.
+    fn store(&mut self) -> String {
+        let url = self.text("store").unwrap_or_else(|| "sqlite:".to_owned());
+        if url.starts_with("memory:") {
+            let why = "memory: lives within one process, so that every agent would lead; name a store that all can reach";
+            self.fault("store", why);
+        } else if let Err(error) = tenure::store::check(&url) {
+            let why = error.to_string();
+            self.fault("store", why.strip_prefix("store: ").unwrap_or(&why));
+        }
+        url
     }
 
     fn node(&self) -> NodeConfig {
@@ -424,7 +458,7 @@ impl Reader {
         for index in indices(self.values.keys(), "role") {
             let at = format!("role[{index}]");
             let Some(name) = self.name(&format!("{at}.name")) else {
-                self.errors.push(format!("{at} has no name: every [[role]] needs one"));
+                self.fault(&at, "it has no name: every [[role]] needs one");
                 continue;
             };
             if tenure::operator::is_internal(&name) {
@@ -514,9 +548,14 @@ impl Reader {
     fn tls(&mut self) -> Option<(PathBuf, PathBuf)> {
         match (self.text("http.tls-cert"), self.text("http.tls-key")) {
             (None, None) => None,
-            (Some(cert), Some(key)) => Some((cert.into(), key.into())),
-            _ => {
-                self.errors.push("http.tls-cert and http.tls-key are needed together".to_owned());
+            (Some(cert), Some(key)) => {
+                let files = (PathBuf::from(cert), PathBuf::from(key));
+                let well = crate::agent::http::serve::acceptor(&files.0, &files.1);
+                self.or_fault("http.tls-cert", well).map(|_| files)
+            }
+            (cert, _) => {
+                let there = if cert.is_some() { "http.tls-cert" } else { "http.tls-key" };
+                self.fault(there, "http.tls-cert and http.tls-key are needed together");
                 None
             }
         }
@@ -525,7 +564,7 @@ impl Reader {
     fn tokens(&mut self) -> Option<Tokens> {
         let path = self.text("http.tokens")?;
         let read = Tokens::read(Path::new(&path));
-        self.or_error("http.tokens", read)
+        self.or_fault("http.tokens", read)
     }
 
     /// Beyond this host, nobody talks to the agent in clear or without a token.

@@ -100,7 +100,7 @@ impl Reader {
         let path = format!("{at}.name");
         let Some(name) = self.name(&path) else {
             let list = at.split('[').next().unwrap_or(at);
-            self.errors.push(format!("{at} has no name: every [[{list}]] needs one"));
+            self.fault(at, &format!("it has no name: every [[{list}]] needs one"));
             return None;
         };
         if names.contains(&name) {
@@ -226,7 +226,7 @@ impl Reader {
 
     fn task(&mut self, at: &str, name: &Name) -> Option<TaskSettings> {
         let path = |key: &str| format!("{at}.{key}");
-        let default = self.or_error(at, TaskSettings::cron(name.as_str(), ""))?;
+        let default = self.or_fault(at, TaskSettings::cron(name.as_str(), ""))?;
         let command = self.list(&path("command"));
         let settings = TaskSettings {
             cron: self.text(&path("cron")),

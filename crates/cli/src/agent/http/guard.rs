@@ -223,6 +223,24 @@ mod tests {
         assert!(check_origin(&headers(&[])).is_ok());
     }
 
+    /// Who may act where no token is asked for: `http.operators` through the socket, `http.loopback` over TCP.
+    #[test]
+    fn whoever_is_named_may_act_and_others_may_look() {
+        let scope = |key: &str, value: &str, way: Way| {
+            let mut layers = crate::agent::config::layers::Layers::default();
+            layers.flag(key, value);
+            let config = crate::agent::config::Config::of(layers).unwrap();
+            identify(&config.http, way, &Request::default()).unwrap().scope
+        };
+        let (ada, bob) = (Way::Unix(4_000_001), Way::Unix(4_000_002));
+        assert_eq!(scope("http.operators", "4000001", ada), Scope::Operator);
+        assert_eq!(scope("http.operators", "4000001", bob), Scope::Read);
+        assert_eq!(scope("http.operators", "4000001", Way::Unix(0)), Scope::Operator);
+        let here = Way::Tcp(([127, 0, 0, 1], 9).into());
+        assert_eq!(scope("http.loopback", "operator", here), Scope::Operator);
+        assert_eq!(scope("http.loopback", "read", here), Scope::Read);
+    }
+
     #[test]
     fn ports_are_taken_off_names() {
         for (host, name) in [("a:1", "a"), ("a", "a"), ("[::1]:7", "[::1]"), ("[::1]", "[::1]"), ("", "")] {

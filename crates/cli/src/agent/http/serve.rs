@@ -147,7 +147,11 @@ async fn unix(path: &Path, http: &HttpConfig) -> io::Result<UnixListener> {
     Ok(listener)
 }
 
-fn acceptor(cert: &Path, key: &Path) -> Result<TlsAcceptor, String> {
+/// What answers over TLS, with these certificates and that key.
+///
+/// # Errors
+/// If one of the files cannot be read, does not fit, or others can read the key.
+pub(crate) fn acceptor(cert: &Path, key: &Path) -> Result<TlsAcceptor, String> {
     let unreadable = |path: &Path, error: &dyn std::fmt::Display| format!("{}: {error}", path.display());
     let chain: Result<Vec<_>, _> =
         CertificateDer::pem_file_iter(cert).map_err(|error| unreadable(cert, &error))?.collect();

@@ -1,5 +1,5 @@
-//! The board: roles, nodes, the past of the chosen role, and what happens. It only draws; 80 by 24 is enough, more is
-//! used.
+//! The board: roles or tasks, nodes, the past of what is chosen, and what happens. It only draws; 80 by 24 is enough,
+//! more is used.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -12,7 +12,8 @@ use tenure::history::Past;
 use tenure::operator::{Change, NodeReport, NodeState, RoleReport, RoleState, Snapshot};
 use tenure::{Name, Wall};
 
-use super::{News, Wish};
+use super::tasks::TaskList;
+use super::{Focus, News, Wish};
 use crate::output::paint::Paint;
 use crate::output::tame;
 use crate::output::time::{self, Stamp};
@@ -35,6 +36,11 @@ pub(super) struct Board {
     changes: VecDeque<(Wall, Change)>,
     chosen: Option<Name>,
     past: Option<(Name, Vec<Past>)>,
+    tasks: TaskList,
+    /// Tasks are shown where roles were.
+    on_tasks: bool,
+    /// Everything is shown at once, on a screen as tall as that takes.
+    pub(super) whole: bool,
     search: String,
     searching: bool,
     window: usize,
@@ -51,6 +57,9 @@ impl Board {
             changes: VecDeque::new(),
             chosen: None,
             past: None,
+            tasks: TaskList::default(),
+            on_tasks: false,
+            whole: false,
             search: String::new(),
             searching: false,
             window: 3,
@@ -77,6 +86,7 @@ impl Board {
                 self.changes.drain(..old);
             }
             News::Past(role, tenures) => self.past = Some((role, tenures)),
+            News::Tasks(tasks) => self.tasks.see(tasks),
             News::Lost(why) => {
                 let since = self.lost.take().map_or_else(Instant::now, |(since, _)| since);
                 self.lost = Some((since, why));
@@ -94,11 +104,13 @@ impl Board {
             }
             Wish::Back => return false,
             Wish::Move(rows) => self.step(rows),
+            Wish::View => self.turn(),
             Wish::Erase => _ = self.search.pop(),
             Wish::Enter => self.searching = false,
             Wish::Typed(c) if self.searching => self.search.push(c),
             Wish::Typed('q') => return false,
             Wish::Typed('/') => self.searching = true,
+            Wish::Typed('t') => self.turn(),
             Wish::Typed('j') => self.step(1),
             Wish::Typed('k') => self.step(-1),
             Wish::Typed('+' | '=') => self.window = self.window.saturating_sub(1),
@@ -108,12 +120,20 @@ impl Board {
         true
     }
 
+    /// From roles to tasks, and back.
+    fn turn(&mut self) {
+        self.on_tasks = !self.on_tasks;
+        self.searching = false;
+        self.search.clear();
+    }
+
     fn step(&mut self, rows: i64) {
+        if self.on_tasks {
+            return self.tasks.step(rows, &self.search);
+        }
         let roles = self.roles();
-        let at = self.at(&roles);
-        let last = i64::try_from(roles.len()).unwrap_or(i64::MAX) - 1;
-        let next = i64::try_from(at).unwrap_or(0).saturating_add(rows).clamp(0, last.max(0));
-        self.chosen = roles.get(usize::try_from(next).unwrap_or(0)).map(|role| role.role.clone());
+        let next = stepped(self.at(&roles), rows, roles.len());
+        self.chosen = roles.get(next).map(|role| role.role.clone());
     }
 
     /// The roles that are searched for.
@@ -140,9 +160,14 @@ impl Board {
         roles.get(self.at(&roles)).map(|role| role.role.clone())
     }
 
+    /// What has to be read for what is shown.
+    pub(super) fn focus(&self) -> Focus {
+        if self.on_tasks { Focus::Tasks } else { Focus::Role(self.chosen()) }
+    }
+
     /// How tall it must be for everything.
     pub(super) fn tall(&self) -> u16 {
-        let rows = self.snapshot.roles.len() + self.snapshot.nodes.len() + 11;
+        let rows = self.snapshot.roles.len() + self.snapshot.nodes.len() + self.tasks.rows() + 11;
         u16::try_from(rows.min(2000)).unwrap_or(2000)
     }
 
@@ -159,23 +184,40 @@ impl Board {
     pub(super) fn draw(&self, frame: &mut Frame<'_>) {
         let area = frame.area();
         let area = Rect { x: area.x + 1, width: area.width.saturating_sub(2), ..area };
-        let nodes = u16::try_from(self.snapshot.nodes.len() + 1).unwrap_or(u16::MAX).min(area.height / 4 + 2);
-        let roles = u16::try_from(self.roles().len() + 1).unwrap_or(u16::MAX).max(2);
+        let short = |rows: usize| u16::try_from(rows).unwrap_or(u16::MAX);
+        let nodes = short(self.snapshot.nodes.len() + 1).min(area.height / 4 + 2);
+        let listed = if self.on_tasks { self.tasks.wanted(&self.search).len() } else { self.roles().len() };
         let rows = [
             Constraint::Length(2),
-            Constraint::Max(roles),
+            Constraint::Max(short(listed + 1).max(2)),
             Constraint::Length(nodes),
-            Constraint::Length(4),
+            Constraint::Length(if self.whole { short(self.tasks.rows()) } else { 0 }),
+            Constraint::Length(if self.on_tasks { (area.height / 3).max(4) } else { 4 }),
             Constraint::Min(2),
             Constraint::Length(1),
         ];
-        let [title, roles, nodes, past, changes, keys] = Layout::vertical(rows).areas(area);
+        let [title, list, nodes, tasks, past, changes, keys] = Layout::vertical(rows).areas(area);
         self.draw_title(frame, title);
-        self.draw_roles(frame, roles);
         self.draw_nodes(frame, nodes);
-        self.draw_past(frame, past);
+        let node = |node: &str| self.node_style(node);
+        if self.on_tasks {
+            self.tasks.draw(frame, list, self.paint(), &node, &self.search);
+            self.tasks.draw_runs(frame, past, self.paint(), &node, &self.search);
+        } else {
+            self.draw_roles(frame, list);
+            self.draw_past(frame, past);
+        }
+        if tasks.height > 0 {
+            self.tasks.draw(frame, tasks, self.paint(), &node, "");
+        }
         self.draw_changes(frame, changes);
         self.draw_keys(frame, keys);
+    }
+
+    /// The colour of a node that has one.
+    fn node_style(&self, node: &str) -> Style {
+        let at = self.snapshot.nodes.iter().position(|report| report.node.as_str() == node);
+        at.map_or(self.paint().faint(), |at| self.paint().node(at))
     }
 
     fn draw_title(&self, frame: &mut Frame<'_>, area: Rect) {
@@ -192,6 +234,7 @@ impl Board {
                 );
                 Line::styled(text, paint.bad())
             }
+            None if self.on_tasks => self.tasks.counts(self.paint()),
             None => self.counts(),
         };
         frame.render_widget(line, row(area, 1));
@@ -214,15 +257,10 @@ impl Board {
 
     fn draw_roles(&self, frame: &mut Frame<'_>, area: Rect) {
         let roles = self.roles();
-        let room = usize::from(area.height.saturating_sub(1));
         let at = self.at(&roles);
-        let first = at.saturating_sub(room / 2).min(roles.len().saturating_sub(room));
-        let shown = if self.searching || !self.search.is_empty() {
-            format!("roles with {:?}: {} of {}", self.search, roles.len(), self.snapshot.roles.len())
-        } else {
-            format!("roles  {} of {}", (at + 1).min(roles.len()), roles.len())
-        };
-        self.rule(frame, area, &shown);
+        let (first, room) = shown_of(area, at, roles.len());
+        let name = list_name("roles", &self.search, at, roles.len(), self.snapshot.roles.len());
+        rule(frame, area, self.paint(), &name);
         for (index, role) in roles.iter().enumerate().skip(first).take(room) {
             frame.render_widget(self.role(role, index == at, area.width), row(area, index - first + 1));
         }
@@ -272,7 +310,7 @@ impl Board {
     }
 
     fn draw_nodes(&self, frame: &mut Frame<'_>, area: Rect) {
-        self.rule(frame, area, &format!("nodes  {}", self.snapshot.nodes.len()));
+        rule(frame, area, self.paint(), &format!("nodes  {}", self.snapshot.nodes.len()));
         let room = usize::from(area.height.saturating_sub(1));
         for (index, node) in self.snapshot.nodes.iter().take(room).enumerate() {
             frame.render_widget(self.node(index, node, area.width), row(area, index + 1));
@@ -304,7 +342,7 @@ impl Board {
         let Some(role) = self.chosen() else { return };
         let paint = self.paint();
         let window = Duration::from_secs(WINDOWS[self.window]);
-        self.rule(frame, area, &format!("who led {role}, the last {}", time::span(window)));
+        rule(frame, area, self.paint(), &format!("who led {role}, the last {}", time::span(window)));
         let Some((of, tenures)) = &self.past else { return };
         if *of != role {
             return;
@@ -329,7 +367,7 @@ impl Board {
     }
 
     fn draw_changes(&self, frame: &mut Frame<'_>, area: Rect) {
-        self.rule(frame, area, "what happens");
+        rule(frame, area, self.paint(), "what happens");
         let paint = self.paint();
         let room = usize::from(area.height.saturating_sub(1));
         for (index, (at, change)) in self.changes.iter().rev().take(room).enumerate() {
@@ -352,18 +390,14 @@ impl Board {
             return frame
                 .render_widget(Line::styled(format!("/{}█", self.search), paint.strong()), row(area, 0));
         }
-        let keys = [("↑↓", "choose"), ("/", "search"), ("+ -", "zoom"), ("q", "quit")];
-        let spans = keys.into_iter().flat_map(|(key, what)| {
+        let turn = if self.on_tasks { ("t", "roles") } else { ("t", "tasks") };
+        let zoom = ("+ -", "zoom");
+        let keys = [("↑↓", "choose"), ("/", "search"), zoom, turn, ("q", "quit")];
+        let keys = keys.into_iter().filter(|key| !self.on_tasks || *key != zoom);
+        let spans = keys.flat_map(|(key, what)| {
             [Span::styled(key, paint.strong()), Span::styled(format!(" {what}   "), paint.faint())]
         });
         frame.render_widget(Line::from(spans.collect::<Vec<_>>()), row(area, 0));
-    }
-
-    /// The line above a panel, with its name.
-    fn rule(&self, frame: &mut Frame<'_>, area: Rect, name: &str) {
-        let rest = usize::from(area.width).saturating_sub(name.chars().count() + 4);
-        let line = Line::styled(format!("── {name} {}", "─".repeat(rest)), self.paint().faint());
-        frame.render_widget(line, row(area, 0));
     }
 }
 
@@ -394,8 +428,36 @@ fn role_style(paint: Paint, state: RoleState) -> Style {
     }
 }
 
+/// The line above a panel, with its name.
+pub(super) fn rule(frame: &mut Frame<'_>, area: Rect, paint: Paint, name: &str) {
+    let rest = usize::from(area.width).saturating_sub(name.chars().count() + 4);
+    let line = Line::styled(format!("── {name} {}", "─".repeat(rest)), paint.faint());
+    frame.render_widget(line, row(area, 0));
+}
+
+/// What a list is called: how many there are, and which of them are shown.
+pub(super) fn list_name(what: &str, search: &str, at: usize, listed: usize, all: usize) -> String {
+    match search.is_empty() {
+        true => format!("{what}  {} of {listed}", (at + 1).min(listed)),
+        false => format!("{what} with {search:?}: {listed} of {all}"),
+    }
+}
+
+/// The first line of a list that is shown, and how many there is room for: the chosen one is in the middle.
+pub(super) fn shown_of(area: Rect, at: usize, listed: usize) -> (usize, usize) {
+    let room = usize::from(area.height.saturating_sub(1));
+    (at.saturating_sub(room / 2).min(listed.saturating_sub(room)), room)
+}
+
+/// So many rows further in a list, and not beyond its ends.
+pub(super) fn stepped(at: usize, rows: i64, listed: usize) -> usize {
+    let last = i64::try_from(listed).unwrap_or(i64::MAX) - 1;
+    let next = i64::try_from(at).unwrap_or(0).saturating_add(rows).clamp(0, last.max(0));
+    usize::try_from(next).unwrap_or(0)
+}
+
 /// Exactly so wide.
-fn fit(text: &str, width: usize) -> String {
+pub(super) fn fit(text: &str, width: usize) -> String {
     match text.chars().count() {
         long if long > width => text.chars().take(width.saturating_sub(1)).chain(['…']).collect(),
         _ => format!("{text:<width$}"),
@@ -407,12 +469,12 @@ fn since_then(wall: Wall) -> Duration {
 }
 
 /// Parts of a second only flicker.
-fn whole(span: Duration) -> Duration {
+pub(super) fn whole(span: Duration) -> Duration {
     Duration::from_secs(span.as_secs())
 }
 
 /// One line of a panel; empty if it has not that many.
-fn row(area: Rect, index: usize) -> Rect {
+pub(super) fn row(area: Rect, index: usize) -> Rect {
     let index = u16::try_from(index).unwrap_or(u16::MAX);
     let height = u16::from(index < area.height);
     Rect { y: area.y.saturating_add(index.min(area.height)), height, ..area }
@@ -426,6 +488,7 @@ mod tests {
     use ratatui::backend::TestBackend;
     use tenure::{Reason, SessionId, Token};
 
+    use super::super::tasks::tests::a_task;
     use super::*;
 
     fn name(text: &str) -> Name {
@@ -516,6 +579,45 @@ mod tests {
         assert!(board.grant(Wish::Back), "first the search goes");
         assert!(!board.grant(Wish::Back), "then the viewer");
         assert!(!board.grant(Wish::Typed('q')));
+    }
+
+    #[test]
+    fn tasks_are_one_key_away() {
+        let mut board = board(3);
+        assert_eq!(board.focus(), Focus::Role(Some(name("role-00000"))));
+        assert!(board.grant(Wish::View));
+        assert_eq!(board.focus(), Focus::Tasks);
+        assert!(drawn(&board, 80, 24).contains("none: `tenure help task`"), "{}", drawn(&board, 80, 24));
+        board
+            .hear(News::Tasks((0..5000).map(|index| a_task(&format!("task-{index:04}"), "web-1")).collect()));
+        let screen = drawn(&board, 80, 24);
+        for part in [
+            "5000 tasks: 5000 waiting",
+            "tasks  1 of 5000",
+            "▶ task-0000",
+            "succeeded",
+            "web-1",
+            "in ",
+            "runs of task-0000",
+            "every 1h",
+            "on web-1, token 7",
+            "t roles",
+            "nodes  1",
+        ] {
+            assert!(screen.contains(part), "{part:?} is not on the board:\n{screen}");
+        }
+        for key in "/4242".chars() {
+            assert!(board.grant(Wish::Typed(key)));
+        }
+        assert!(drawn(&board, 80, 24).contains("tasks with \"4242\": 1 of 5000"));
+        assert!(board.grant(Wish::Back) && board.grant(Wish::Move(i64::MAX)));
+        assert!(drawn(&board, 80, 24).contains("▶ task-4999"));
+        assert!(board.grant(Wish::Typed('t')));
+        assert!(drawn(&board, 80, 24).contains("▶ role-00000"), "and back");
+        for (width, height) in [(1, 1), (20, 5), (300, 100)] {
+            board.grant(Wish::View);
+            drawn(&board, width, height);
+        }
     }
 
     #[test]

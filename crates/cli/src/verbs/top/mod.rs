@@ -3,10 +3,11 @@
 //! ```text
 //!   store or agent ── looks, changes ──┐
 //!   keys ──────────────────────────────┼─▶ board ─▶ screen, or one print
-//!   history of the chosen role ────────┘
+//!   history of the chosen role, tasks ─┘
 //! ```
 
 mod board;
+mod tasks;
 
 use std::io::IsTerminal;
 use std::sync::Arc;
@@ -24,6 +25,7 @@ use tokio::time::{MissedTickBehavior, interval, sleep};
 use self::board::Board;
 use super::source::{Source, Watching};
 use crate::agent::client::Changes;
+use crate::agent::http::tasks::TaskView;
 use crate::args::{Common, TopArgs};
 use crate::exit::Exit;
 use crate::output::paint::colour_wanted;
@@ -32,7 +34,7 @@ use crate::output::{self, width};
 
 /// How often the board is drawn: leases run out meanwhile.
 const TICK: Duration = Duration::from_millis(200);
-/// How often an agent is asked, and the history of the chosen role is read.
+/// How often an agent is asked, and what is chosen is read.
 const LOOK: Duration = Duration::from_secs(1);
 
 /// What comes from the cluster.
@@ -40,7 +42,17 @@ enum News {
     Seen(Snapshot),
     Changed(Vec<Change>),
     Past(Name, Vec<Past>),
+    Tasks(Vec<TaskView>),
     Lost(String),
+}
+
+/// What has to be read for what is shown.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Focus {
+    /// The past of a role, if there is any role.
+    Role(Option<Name>),
+    /// The ledgers of tasks.
+    Tasks,
 }
 
 /// What the viewer wants.
@@ -50,8 +62,10 @@ enum Wish {
     Quit,
     /// To leave what is being done.
     Back,
-    /// Another role, so many rows further.
+    /// Another role or task, so many rows further.
     Move(i64),
+    /// Tasks instead of roles, or roles again.
+    View,
     /// What a letter means, or to search for it.
     Typed(char),
     /// The last letter of the search to go.
@@ -86,6 +100,8 @@ async fn once(source: &Source, mut board: Board) -> Result<Exit, Exit> {
         let book = source.history(Some(&role)).await?.remove(&role).unwrap_or_default();
         board.past(&role, book.tenures);
     }
+    board.hear(News::Tasks(source.tasks(None).await?));
+    board.whole = true;
     let width = u16::try_from(width().unwrap_or(110)).unwrap_or(110);
     let backend = TestBackend::new(width, board.tall());
     let no_board = |error| Exit::Failed(format!("the board cannot be drawn: {error}"));
@@ -105,7 +121,7 @@ async fn live(source: Arc<Source>, mut board: Board) -> Result<Exit, Exit> {
     let no_screen = |error| Exit::Failed(format!("no board on this terminal: {error}; try --once"));
     let mut screen = Screen::take(meaning).map_err(no_screen)?;
     let (tell, mut news) = mpsc::channel(16);
-    let (choose, chosen) = watch::channel(board.chosen());
+    let (choose, chosen) = watch::channel(board.focus());
     if matches!(*source, Source::Agent(_)) {
         tokio::spawn(look(source.clone(), tell.clone()));
     }
@@ -121,9 +137,9 @@ async fn live(source: Arc<Source>, mut board: Board) -> Result<Exit, Exit> {
                 return Ok(Exit::Done);
             },
         }
-        choose.send_if_modified(|role| {
-            let now = board.chosen();
-            std::mem::replace(role, now.clone()) != now
+        choose.send_if_modified(|focus| {
+            let now = board.focus();
+            std::mem::replace(focus, now.clone()) != now
         });
         screen.terminal.draw(|frame| board.draw(frame)).map_err(no_screen)?;
     }
@@ -183,17 +199,22 @@ async fn listen(mut changes: Changes, tell: &mpsc::Sender<News>) {
     }
 }
 
-/// Reads the past of the role that is chosen. Ends with the board.
-async fn read(source: Arc<Source>, mut chosen: watch::Receiver<Option<Name>>, tell: mpsc::Sender<News>) {
+/// Reads the past of the role that is chosen, or the tasks while they are shown. Ends with the board.
+async fn read(source: Arc<Source>, mut chosen: watch::Receiver<Focus>, tell: mpsc::Sender<News>) {
     loop {
-        let role = chosen.borrow_and_update().clone();
-        if let Some(role) = role
-            && let Ok(mut books) = source.history(Some(&role)).await
+        let focus = chosen.borrow_and_update().clone();
+        let found = match focus {
+            Focus::Tasks => source.tasks(None).await.ok().map(News::Tasks),
+            Focus::Role(Some(role)) => source.history(Some(&role)).await.ok().map(|mut books| {
+                let tenures = books.remove(&role).unwrap_or_default().tenures;
+                News::Past(role, tenures)
+            }),
+            Focus::Role(None) => None,
+        };
+        if let Some(news) = found
+            && tell.send(news).await.is_err()
         {
-            let tenures = books.remove(&role).unwrap_or_default().tenures;
-            if tell.send(News::Past(role, tenures)).await.is_err() {
-                return;
-            }
+            return;
         }
         tokio::select! {
             changed = chosen.changed() => if changed.is_err() { return },
@@ -213,6 +234,7 @@ fn meaning(code: KeyCode, modifiers: KeyModifiers) -> Option<Wish> {
     match code {
         KeyCode::Char('c' | 'd') if modifiers.contains(KeyModifiers::CONTROL) => Some(Wish::Quit),
         KeyCode::Esc => Some(Wish::Back),
+        KeyCode::Tab => Some(Wish::View),
         KeyCode::Up => Some(Wish::Move(-1)),
         KeyCode::Down => Some(Wish::Move(1)),
         KeyCode::PageUp => Some(Wish::Move(-10)),

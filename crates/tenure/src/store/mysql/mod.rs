@@ -78,6 +78,11 @@ impl Mysql {
         Ok(Self { settings, link, bell, ears: Arc::new(ears), witnesses, hub, room })
     }
 
+    /// Reads a URL, and nothing more.
+    pub(super) fn check(url: &str) -> Result<(), StoreError> {
+        Settings::parse(url).map(drop)
+    }
+
     /// The statements that make the tables, as the `mysql` client reads them, for whoever may run them when this user may
     /// not.
     #[must_use]

@@ -123,6 +123,11 @@ impl Peers {
         Ok(Self { settings, way, hub, runtime, life, threads, busy, closed })
     }
 
+    /// Reads a URL, and nothing more.
+    pub(super) fn check(url: &str) -> Result<(), StoreError> {
+        Settings::parse(url).map(drop)
+    }
+
     /// Who the members are. Answered by whichever member is asked, without a majority.
     ///
     /// # Errors

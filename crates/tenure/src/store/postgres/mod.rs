@@ -71,6 +71,11 @@ impl Postgres {
         Ok(Self { settings, link, ears: Arc::new(ears), hub, locks, room })
     }
 
+    /// Reads a URL, and nothing more.
+    pub(super) fn check(url: &str) -> Result<(), StoreError> {
+        Settings::parse(url).map(drop)
+    }
+
     /// The statements that make the tables, for whoever may run them when this user may not.
     #[must_use]
     pub fn ddl() -> &'static str {

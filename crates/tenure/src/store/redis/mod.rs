@@ -87,6 +87,11 @@ impl Redis {
         room.spawn(listener.run(Arc::downgrade(&link)));
         Ok(Self { target, link, ear, hub, room })
     }
+
+    /// Reads a URL, and nothing more.
+    pub(super) fn check(url: &str) -> Result<(), StoreError> {
+        Target::parse(url).map(drop)
+    }
 }
 
 impl fmt::Debug for Redis {

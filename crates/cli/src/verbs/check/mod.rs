@@ -1,4 +1,7 @@
-//! `tenure check`: whether settings fit together, and the bounds that follow from them.
+//! `tenure check`: whether settings fit together, and the bounds that follow from them; with `--config` whether an agent
+//! could run on a file, and what it would do.
+
+mod file;
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -6,31 +9,44 @@ use std::time::Duration;
 use serde::Serialize;
 use tenure::{Bounds, Error, Timing};
 
-use crate::args::{Common, TimingArgs};
+use crate::agent::config::Config;
+use crate::args::{CheckArgs, Common};
 use crate::exit::Exit;
 use crate::output::{self, table::Tone, time::span};
+use file::FileView;
 
 /// Where a hint is lost, the next look finds the role free a beat later; candidates take turns for 50 ms at most, and
 /// as much again is for the store.
 const AFTER_A_BEAT: Duration = Duration::from_millis(100);
 
-/// Prints the settings and their bounds.
+/// Prints the settings and their bounds, and what a file came to.
 ///
 /// # Errors
-/// If a relation between the settings does not hold.
-pub fn main(common: &Common, args: &TimingArgs) -> Result<Exit, Exit> {
-    let timing = Timing::new(&args.settings()).map_err(Error::from)?;
+/// If a relation between the settings does not hold, or anything is wrong with the file.
+pub fn main(common: &Common, args: &CheckArgs) -> Result<Exit, Exit> {
+    let (timing, file) = match &args.config {
+        None => (Timing::new(&args.timing.settings()).map_err(Error::from)?, None),
+        Some(path) => {
+            let flags = [common.keys(), args.timing.keys(), args.set.clone()].concat();
+            let config = Config::read(Some(path), &flags)?;
+            (config.timing.clone(), Some(FileView::of(path, &config)))
+        }
+    };
     if common.is_json() {
-        output::json(&Document::of(&timing))?;
+        output::json(&Document { config: file.as_ref(), ..Document::of(&timing) })?;
     } else {
-        output::print(&pretty(&timing))?;
+        let file = file.map_or_else(String::new, |file| format!("{file}\n\n"));
+        output::print(&format!("{file}{}", pretty(&timing)))?;
     }
     Ok(Exit::Done)
 }
 
 /// Settings and bounds, for programs: everything in milliseconds.
 #[derive(Serialize)]
-struct Document {
+struct Document<'a> {
+    /// What a file came to, if one was named.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    config: Option<&'a FileView>,
     settings: Settings,
     bounds: BoundsView,
 }
@@ -59,11 +75,12 @@ struct BoundsView {
     operations_per_minute: u64,
 }
 
-impl Document {
+impl Document<'_> {
     fn of(timing: &Timing) -> Self {
         let Bounds { crash, disconnect, in_doubt, cancel, deadline, operations_per_minute, .. } =
             timing.bounds();
         Self {
+            config: None,
             settings: Settings {
                 ttl_ms: millis(timing.ttl),
                 takeover: timing.takeover,
