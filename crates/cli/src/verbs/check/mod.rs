@@ -29,7 +29,7 @@ pub fn main(common: &Common, args: &CheckArgs) -> Result<Exit, Exit> {
         Some(path) => {
             let flags = [common.keys(), args.timing.keys(), args.set.clone()].concat();
             let config = Config::read(Some(path), &flags)?;
-            (config.timing.clone(), Some(FileView::of(path, &config)))
+            (config.timing, Some(FileView::of(path, &config)))
         }
     };
     if common.is_json() {
