@@ -123,11 +123,13 @@ impl Bell {
     }
 }
 
-/// The number of the bell, if nobody else is ringing it.
+/// The number of the bell, if nobody else is ringing it. A lock that could not be let go the last time is first.
 async fn begin(conn: &mut Conn) -> Result<Option<u64>, Fault> {
-    let text = format!("SELECT GET_LOCK({RINGER}, 0), (SELECT seq FROM tenure_bell)");
-    let row: Option<(Option<u8>, Option<u64>)> = conn.query_first(text).await?;
-    Ok(row.and_then(|(mine, rung)| rung.filter(|_| mine == Some(1))))
+    let text =
+        format!("DO RELEASE_LOCK({RINGER}); SELECT GET_LOCK({RINGER}, 0), (SELECT seq FROM tenure_bell)");
+    let sets = sets(conn, &text).await.map_err(|failed| failed.error)?;
+    let number = |row: &Row| (text_of(row, 0)? == "1").then(|| text_of(row, 1)?.parse().ok())?;
+    Ok(sets.iter().flatten().find_map(number))
 }
 
 /// Lets another ring, and tells the number of the bell as it is then: a statement of its own, which sees what was committed
