@@ -17,6 +17,11 @@ pub(crate) trait Rig: Send + Sync + Sized + 'static {
     /// The URL of nodes that reach its server there.
     fn url(&self, server: Option<SocketAddr>) -> String;
 
+    /// What a claim has in it on the wire, and nothing else that a node sends.
+    fn claim(&self) -> &'static [u8] {
+        b"holder"
+    }
+
     /// Nothing is answered any more, or at least nothing is written.
     fn freeze(&self);
 

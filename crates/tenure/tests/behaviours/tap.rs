@@ -75,8 +75,8 @@ impl Tap {
         (self.begun.load(Ordering::SeqCst), ended)
     }
 
-    /// Does this just before the next claim is sent. Nothing else of this node is under way then, nor comes after it until
-    /// requests pass again.
+    /// Does this just before the next claim is sent, where there is no link. Nothing else of this node is under way then, nor
+    /// comes after it until requests pass again.
     pub(crate) fn ambush(&self, act: impl FnOnce() + Send + 'static) {
         *self.ambush.lock().expect("no panic with it") = Some(Box::new(act));
     }

@@ -211,6 +211,7 @@ impl Deliverer<'_> {
 
     /// Writes it, in pieces if the road is narrow, up to where the connection is to be cut.
     async fn write(&self, bytes: &[u8], to: &mut WriteHalf<'_>) -> Result<std::io::Result<()>, Reset> {
+        self.spring(bytes);
         let passed = &self.link.tally.passed[self.way as usize];
         let road = *self.link.weather.borrow().road(self.way);
         let room = road.cut_at.map(|at| at.saturating_sub(passed.load(Ordering::SeqCst)));
@@ -231,6 +232,19 @@ impl Deliverer<'_> {
             return Err(Reset);
         }
         Ok(Ok(()))
+    }
+
+    /// Holds the answer before the question is out.
+    fn spring(&self, bytes: &[u8]) {
+        let weather = &self.link.weather;
+        let snare = weather.borrow().snare.filter(|_| self.way == Way::Up);
+        let caught = |snare: &[u8]| bytes.windows(snare.len().max(1)).any(|window| window == snare);
+        if snare.is_some_and(caught) {
+            weather.send_modify(|weather| {
+                weather.snare = None;
+                weather.roads[Way::Down as usize].flow = Flow::Hold;
+            });
+        }
     }
 
     fn road(&mut self) -> Road {

@@ -68,6 +68,8 @@ struct Road {
 struct Weather {
     roads: [Road; 2],
     refuses: bool,
+    /// Once these bytes have gone up, what comes down waits.
+    snare: Option<&'static [u8]>,
     /// Connections older than this are reset.
     resets: u64,
     ended: bool,
@@ -136,10 +138,9 @@ impl Proxy {
         self.change(way, |road| road.flow = Flow::Hold);
     }
 
-    /// What holds bytes that way when it is called, for whoever cannot have the proxy itself.
-    pub fn holder(&self, way: Way) -> impl FnOnce() + Send + use<> {
-        let weather = self.weather.clone();
-        move || weather.send_modify(|weather| weather.roads[way as usize].flow = Flow::Hold)
+    /// Once something with these bytes in it has gone up, what comes down waits: its answer, and all that follows.
+    pub fn hold_answer_to(&self, question: &'static [u8]) {
+        self.weather.send_modify(|weather| weather.snare = Some(question));
     }
 
     /// Bytes vanish, that way.
@@ -175,7 +176,9 @@ impl Proxy {
 
     /// Nothing is wrong any more.
     pub fn heal(&self) {
-        self.weather.send_modify(|weather| (weather.roads, weather.refuses) = Default::default());
+        self.weather.send_modify(|weather| {
+            (weather.roads, weather.refuses, weather.snare) = Default::default();
+        });
         self.wait_until_listening(true);
     }
 

@@ -214,3 +214,18 @@ fn a_server_that_is_not_there_resets_its_clients() {
     let proxy = Proxy::to(gone);
     is_reset(&mut connected(&proxy));
 }
+
+#[test]
+fn the_answer_to_one_question_waits_and_those_before_it_do_not() {
+    let proxy = Proxy::to(echo());
+    let mut stream = connected(&proxy);
+    proxy.hold_answer_to(b"who");
+    says(&mut stream, "what");
+    hears(&mut stream, "what");
+    says(&mut stream, "and who");
+    hears_nothing(&mut stream);
+    proxy.pass(Way::Down);
+    hears(&mut stream, "and who");
+    says(&mut stream, "who again");
+    hears(&mut stream, "who again");
+}

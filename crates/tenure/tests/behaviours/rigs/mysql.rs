@@ -66,6 +66,11 @@ impl Rig for Mysql {
         self.server().url(USER).replace(&format!(":{}/", self.port), &format!(":{port}/"))
     }
 
+    /// Values are written in hexadecimal.
+    fn claim(&self) -> &'static [u8] {
+        b"686f6c646572"
+    }
+
     fn freeze(&self) {
         self.server().freeze();
     }

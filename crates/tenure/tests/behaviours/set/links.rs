@@ -33,9 +33,8 @@ pub(crate) async fn a_late_claim_is_no_grant<R: Rig>() {
     let first = world.leader().await;
     world.known_to_all(first.token).await;
     let (heir, member) = (1 - first.nth, &world.members[1 - first.nth]);
-    // Nothing else may be under way: the claim could wait behind another question whose answer is held.
     match (&member.proxy, member.tap.clone()) {
-        (Some(proxy), tap) => tap.ambush(proxy.holder(Way::Down)),
+        (Some(proxy), _) => proxy.hold_answer_to(world.rig.claim()),
         (None, tap) => member.tap.ambush(move || tap.set(Way::Down, Flow::Hold)),
     }
     world.members[first.nth].candidate.set_eligible(false);
