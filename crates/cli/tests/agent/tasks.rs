@@ -234,6 +234,34 @@ fn a_command_that_dies_too_often_gives_another_node_its_turn() {
     assert!(failed >= 1.0);
 }
 
+/// The gate fails closed: a store that nobody reaches starts nothing anywhere, and when it is back every tick is run once or
+/// accounted for.
+#[test]
+fn while_the_store_is_gone_no_task_starts_anywhere() {
+    let (store, place) = (Store::redis(), Place::new());
+    let note = format!("echo $TENURE_TICK >> {}", place.file("log").display());
+    let config = role("") + &task("often", &format!("every = \"200ms\"\n{}", shell(&note)));
+    let agents = ["a", "b"].map(|name| Agent::hasty(&store, name, &config));
+    eventually("it runs", || place.lines("log").len() >= 3);
+    store.freeze(true);
+    eventually("nobody leads", || agents.iter().all(|agent| !agent.leads("jobs")));
+    let before = place.lines("log");
+    let blind = |agent: &Agent| agent.metric("tenure_sight_age_seconds").is_some_and(|age| age > 3.0);
+    eventually("ticks pass", || agents.iter().all(blind));
+    assert_eq!(place.lines("log"), before, "nothing starts");
+    store.freeze(false);
+    eventually("it runs again", || place.lines("log").len() >= before.len() + 3);
+    let mut ticks = place.lines("log");
+    let all = ticks.len();
+    ticks.sort();
+    ticks.dedup();
+    assert_eq!(ticks.len(), all, "each at most once");
+    let missed = |run: &Value| {
+        run["state"] == "missed" || run["state"] == "cancelled" || run["state"] == "interrupted"
+    };
+    until_run(&agents[0], "often", missed);
+}
+
 /// SIGTERM with a long run in flight and a short drain: as the task says it is finished or cancelled, then the role is
 /// given up, then the successor starts. The ledger and the log say which; nothing of two tenures overlaps.
 #[test]
