@@ -58,13 +58,15 @@ async fn sessions(operator: &Operator) -> Result<(Vec<String>, BTreeSet<String>)
 }
 
 /// What was assigned to a session that is over waits again. The node may be frozen, and wake: it can mark as done only
-/// what is still assigned to it.
+/// what is still assigned to it. A row that somebody holds at this moment is left for the next round.
 async fn recover(transaction: &Transaction<'_>, present: &BTreeSet<String>) -> Result<(), Fault> {
     let present: Vec<&String> = present.iter().collect();
     transaction
         .execute(
-            "UPDATE jobs SET state = 'waiting', session = NULL, assignment = NULL, run_at = now()
-             WHERE state = 'assigned' AND NOT (session = ANY ($1))",
+            "WITH left_over AS (
+                 SELECT id FROM jobs WHERE state = 'assigned' AND NOT (session = ANY ($1)) FOR UPDATE SKIP LOCKED)
+             UPDATE jobs SET state = 'waiting', session = NULL, assignment = NULL, run_at = now()
+             FROM left_over WHERE jobs.id = left_over.id",
             &[&present],
         )
         .await?;

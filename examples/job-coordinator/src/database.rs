@@ -18,9 +18,10 @@ pub(crate) async fn prepare(url: &str) -> Result<(), Fault> {
     Ok(transaction.commit().await?)
 }
 
-/// A connection of its own.
+/// A connection of its own. Whoever is frozen within a transaction holds its rows: the server does not wait for that.
 pub(crate) async fn connect(url: &str) -> Result<Client, Fault> {
     let (client, connection) = tokio_postgres::connect(url, NoTls).await?;
     tokio::spawn(connection);
+    client.batch_execute("SET idle_in_transaction_session_timeout = '2s'").await?;
     Ok(client)
 }
