@@ -3,6 +3,7 @@
 
 pub mod links;
 pub mod processes;
+pub mod wire;
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::net::TcpListener;

@@ -317,7 +317,7 @@ impl Mouth {
 }
 
 impl Ear {
-    fn new(
+    pub(super) fn new(
         from: Box<dyn AsyncRead + Send + Unpin>,
         seal: Option<Seal>,
         certificate: Option<CertificateDer<'static>>,

@@ -140,15 +140,21 @@ impl<T: Wire> Wire for Vec<T> {
     }
 }
 
-impl<A: Wire, B: Wire> Wire for (A, B) {
-    fn put(&self, out: &mut Vec<u8>) {
-        self.0.put(out);
-        self.1.put(out);
-    }
-    fn get(from: &mut &[u8]) -> Result<Self, Garbled> {
-        Ok((A::get(from)?, B::get(from)?))
-    }
+/// So are several things together.
+macro_rules! tuples {
+    ($(($($index:tt $item:ident),*))*) => { $(
+        impl<$($item: Wire),*> Wire for ($($item,)*) {
+            fn put(&self, out: &mut Vec<u8>) {
+                $(self.$index.put(out);)*
+            }
+            fn get(from: &mut &[u8]) -> Result<Self, Garbled> {
+                Ok(($($item::get(from)?,)*))
+            }
+        }
+    )* };
 }
+
+tuples!((0 A, 1 B) (0 A, 1 B, 2 C));
 
 impl Wire for Name {
     fn put(&self, out: &mut Vec<u8>) {
@@ -185,7 +191,10 @@ impl Wire for Key {
     }
     fn get(from: &mut &[u8]) -> Result<Self, Garbled> {
         let (epoch, kind) = Wire::get(from)?;
-        Self::from_parts(epoch, kind, text_of(from)?).map_err(|_| Garbled("key"))
+        let name = text_of(from)?;
+        let key = Self::from_parts(epoch, kind, name).map_err(|_| Garbled("key"))?;
+        // One register has one spelling.
+        if key.epoch() == epoch && key.name() == name { Ok(key) } else { Err(Garbled("key")) }
     }
 }
 
@@ -236,14 +245,16 @@ impl Wire for StoreError {
     fn put(&self, out: &mut Vec<u8>) {
         self.fate().put(out);
         (self.retry() == super::super::Retry::Never).put(out);
-        put_text(self.message(), out);
+        // What is severed has one message.
+        put_text(if self.fate() == Fate::Severed { "" } else { self.message() }, out);
     }
     fn get(from: &mut &[u8]) -> Result<Self, Garbled> {
-        let (fate, (permanent, message)): (_, (bool, String)) = Wire::get(from)?;
+        let (fate, permanent, message): (_, bool, String) = Wire::get(from)?;
         let error = match fate {
             Fate::NotApplied => Self::not_applied(STORE, message),
             Fate::Unknown => Self::unknown(STORE, message),
-            Fate::Severed => Self::severed(STORE),
+            Fate::Severed if message.is_empty() => Self::severed(STORE),
+            Fate::Severed => return Err(Garbled("error")),
         };
         Ok(if permanent { error.permanent() } else { error })
     }

@@ -1,18 +1,27 @@
 //! A file that only grows: records with checksums, each on the disk before the next one is written.
 //!
-//! A record is its length, a checksum of the length, a checksum of the content, and the content. Because every record
-//! is synchronised before the next begins, only the last one can be torn, by a power loss in the middle of writing it:
-//! it is cut off. Anything else that does not fit its checksum was damaged later, and the file is refused: what it
-//! held may have been promised to others.
+//! A record is a mark, its length, a checksum of the length, a checksum of the content, the content, and another mark.
+//! Because every record is synchronised before the next begins, only the last one can be torn, by a power loss in the
+//! middle of writing it: it is cut off. Anything else that does not fit its checksum was damaged later, and the file is
+//! refused: what it held may have been promised to others.
+//!
+//! What was never written is zero, a sector at a time, and the first and the last sector of a record may hold no more of
+//! it than a byte. The marks are not zero, so that a sound record never looks as if a part of it had not been written:
+//! otherwise a damaged one could be taken for torn, and what was promised be cut off.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
-const HEAD: usize = 12;
+const BEGIN: u8 = 0xb5;
+const END: u8 = 0xe5;
+/// The mark, the length, and both checksums.
+const HEAD: usize = 13;
+/// How much is synchronised at once.
+const PIECE: usize = 8 << 20;
 /// What a disk writes at once.
 const SECTOR: usize = 512;
-const MAGIC: &[u8; 8] = b"TENURE1\n";
+pub(super) const MAGIC: &[u8; 8] = b"TENURE2\n";
 
 /// The content of each record.
 type Contents = Vec<Vec<u8>>;
@@ -36,26 +45,44 @@ pub(super) enum Fault {
          directory and add it again"
     )]
     Damaged(PathBuf, u64),
+    #[error("{0} was not written by this version: upgrade this member, or name another dir")]
+    Foreign(PathBuf),
 }
 
 impl Records {
     /// A new file in the place of an old one, with these records in it; until it is complete, the old one stays.
     pub(super) fn replace(path: &Path, records: &[Vec<u8>]) -> Result<Self, Fault> {
-        let fault = |error| Fault::Io(path.to_owned(), error);
-        let new = path.with_extension("new");
+        let mut new = Self::create(&path.with_extension("new"), records)?;
+        new.take_place_of(path)?;
+        Ok(new)
+    }
+
+    /// A new file with these records in it. Large ones are synchronised piece by piece, so that others who write to the
+    /// same disk meanwhile need not wait for all of it.
+    pub(super) fn create(path: &Path, records: &[Vec<u8>]) -> Result<Self, Fault> {
         let write = || {
-            let mut file = File::create(&new)?;
+            let mut file = File::create(path)?;
             file.write_all(MAGIC)?;
             for record in records {
-                file.write_all(&sealed(record))?;
+                file.write_all(&head(record))?;
+                for piece in record.chunks(PIECE) {
+                    file.write_all(piece)?;
+                    file.sync_data()?;
+                }
+                file.write_all(&[END])?;
             }
             file.sync_all()?;
-            std::fs::rename(&new, path)?;
-            sync_folder(path)?;
             let end = file.stream_position()?;
             Ok(Self { file, path: path.to_owned(), end })
         };
-        write().map_err(fault)
+        write().map_err(|error| Fault::Io(path.to_owned(), error))
+    }
+
+    /// Lets this file be the one at that path from now on, whether there is power or not.
+    pub(super) fn take_place_of(&mut self, path: &Path) -> Result<(), Fault> {
+        let moved = std::fs::rename(&self.path, path).and_then(|()| sync_folder(path));
+        self.path = path.to_owned();
+        moved.map_err(|error| Fault::Io(path.to_owned(), error))
     }
 
     /// The records of a file; a torn one at its end is cut off. None if there is no file.
@@ -110,14 +137,25 @@ fn sync_folder(path: &Path) -> io::Result<()> {
     path.parent().map_or(Ok(()), |folder| File::open(folder)?.sync_all())
 }
 
-fn sealed(record: &[u8]) -> Vec<u8> {
+/// What a record is in the file.
+pub(super) fn sealed(record: &[u8]) -> Vec<u8> {
+    [&head(record)[..], record, &[END]].concat()
+}
+
+/// What precedes the content of a record.
+fn head(record: &[u8]) -> Vec<u8> {
     let length = u32::try_from(record.len()).expect("records are short").to_le_bytes();
     let (head, body) = (crc32fast::hash(&length), crc32fast::hash(record));
-    [&length[..], &head.to_le_bytes(), &body.to_le_bytes(), record].concat()
+    [&[BEGIN][..], &length, &head.to_le_bytes(), &body.to_le_bytes()].concat()
+}
+
+/// How long a record is in the file, with that much content.
+fn span(length: usize) -> usize {
+    HEAD + length + 1
 }
 
 /// The whole records, and where they end. An error is where something was damaged.
-fn split(bytes: &[u8]) -> Result<(Vec<&[u8]>, usize), usize> {
+pub(super) fn split(bytes: &[u8]) -> Result<(Vec<&[u8]>, usize), usize> {
     if !bytes.starts_with(MAGIC) {
         return Err(0);
     }
@@ -126,7 +164,7 @@ fn split(bytes: &[u8]) -> Result<(Vec<&[u8]>, usize), usize> {
         match record(&bytes[at..]) {
             Some(found) => {
                 records.push(found);
-                at += HEAD + found.len();
+                at += span(found.len());
             }
             None if is_torn(bytes, at) => break,
             None => return Err(at),
@@ -137,14 +175,14 @@ fn split(bytes: &[u8]) -> Result<(Vec<&[u8]>, usize), usize> {
 
 /// The record that these bytes begin with, if it is whole and sound.
 fn record(bytes: &[u8]) -> Option<&[u8]> {
-    let body = bytes.get(HEAD..HEAD + length(bytes)?)?;
-    (crc32fast::hash(body) == number(bytes, 8)?).then_some(body)
+    let (body, rest) = bytes.get(HEAD..)?.split_at_checked(length(bytes)?)?;
+    (rest.first() == Some(&END) && crc32fast::hash(body) == number(bytes, 9)?).then_some(body)
 }
 
 /// The length that a sound head tells.
 fn length(bytes: &[u8]) -> Option<usize> {
-    let sound = crc32fast::hash(bytes.get(..4)?) == number(bytes, 4)?;
-    number(bytes, 0).filter(|_| sound).map(|length| length as usize)
+    let sound = bytes.first() == Some(&BEGIN) && crc32fast::hash(bytes.get(1..5)?) == number(bytes, 5)?;
+    number(bytes, 1).filter(|_| sound).map(|length| length as usize)
 }
 
 fn number(bytes: &[u8], at: usize) -> Option<u32> {
@@ -152,19 +190,22 @@ fn number(bytes: &[u8], at: usize) -> Option<u32> {
 }
 
 /// Whether a power loss in the middle of writing explains what is there: the file ends too early, or a sector of the
-/// last record was never written.
+/// last record was never written. If that sector had its length, nothing sound may follow.
 fn is_torn(bytes: &[u8], at: usize) -> bool {
     let rest = &bytes[at..];
     match length(rest) {
-        Some(length) if rest.len() > HEAD + length => false,
-        Some(length) if rest.len() < HEAD + length => true,
+        Some(length) if rest.len() < span(length) => true,
+        Some(length) => rest.len() == span(length) && has_hole(bytes, at, bytes.len()),
         None if rest.len() < HEAD => true,
-        _ => {
-            let edges = (at..bytes.len()).filter(|edge| *edge == at || edge % SECTOR == 0);
-            let mut sectors = edges.map(|edge| &bytes[edge..bytes.len().min((edge / SECTOR + 1) * SECTOR)]);
-            sectors.any(|sector| sector.iter().all(|byte| *byte == 0))
-        }
+        None => has_hole(bytes, at, at + HEAD) && !(1..rest.len()).any(|next| record(&rest[next..]).is_some()),
     }
+}
+
+/// Whether one of the sectors between `at` and `end` is zero from `at` on, or as far as the file goes.
+fn has_hole(bytes: &[u8], at: usize, end: usize) -> bool {
+    let edges = (at..end).filter(|edge| *edge == at || edge % SECTOR == 0);
+    let mut sectors = edges.map(|edge| &bytes[edge..bytes.len().min((edge / SECTOR + 1) * SECTOR)]);
+    sectors.any(|sector| sector.iter().all(|byte| *byte == 0))
 }
 
 #[cfg(test)]
@@ -197,7 +238,7 @@ mod tests {
     fn a_torn_tail_is_cut_off_wherever_it_was_torn() {
         let (_dir, path, written) = filled();
         let bytes = std::fs::read(&path).unwrap();
-        let last = bytes.len() - written[4].len() - HEAD;
+        let last = bytes.len() - span(written[4].len());
         for end in [last + 1, last + HEAD - 1, last + HEAD, last + HEAD + 9, bytes.len() - 1] {
             std::fs::write(&path, &bytes[..end]).unwrap();
             assert_eq!(Records::open(&path).unwrap().unwrap().1, written[..4], "cut at {end}");
@@ -226,5 +267,31 @@ mod tests {
                 other => panic!("byte {at}: {other:?}"),
             }
         }
+    }
+
+    /// Whatever a record holds and wherever it ends, none of its bytes can change unnoticed: not at the edge of a sector
+    /// that holds nothing else of it, nor when the file ends in zeros.
+    #[test]
+    fn a_record_of_zeros_is_damaged_and_not_torn() {
+        for padding in 0..SECTOR {
+            let first = sealed(&vec![7; padding]);
+            let bytes = [&MAGIC[..], &first, &sealed(&[1, 0, 0]), &sealed(&[1, 0, 0, 0])].concat();
+            assert_eq!(split(&bytes).unwrap().0.len(), 3);
+            for at in MAGIC.len() + first.len()..bytes.len() {
+                let mut damaged = bytes.clone();
+                damaged[at] ^= 0x10;
+                assert!(split(&damaged).is_err(), "byte {at} with {padding} before");
+            }
+        }
+    }
+
+    /// A sector that a disk lost later, in the middle of what was synchronised long ago.
+    #[test]
+    fn a_hole_that_is_followed_by_something_sound_is_damage() {
+        let (_dir, path, _) = filled();
+        let mut bytes = std::fs::read(&path).unwrap();
+        bytes[..SECTOR].fill(0);
+        bytes[..MAGIC.len()].copy_from_slice(MAGIC);
+        assert_eq!(split(&bytes), Err(MAGIC.len()));
     }
 }

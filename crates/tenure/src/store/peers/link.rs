@@ -7,8 +7,8 @@ use std::time::Duration;
 use protobuf::Message as _;
 use raft::eraftpb::{Message, MessageType};
 use tenure_core::Entropy;
-use tokio::sync::mpsc;
-use tokio::time::{sleep, timeout};
+use tokio::sync::{Notify, mpsc};
+use tokio::time::timeout;
 
 use super::super::hub::lock;
 use super::super::{Retry, StoreError};
@@ -26,14 +26,19 @@ fn backoff(failures: u32) -> Duration {
     base + base * u32::try_from(KernelEntropy.nonce() % 1000).unwrap_or(0) / 1000
 }
 
+/// Where a link leads.
+pub(super) struct Way {
+    pub(super) id: u64,
+    pub(super) address: String,
+    /// Whether there is a connection.
+    pub(super) up: Arc<AtomicBool>,
+    /// Told when it is worth trying to connect now.
+    pub(super) wake: Arc<Notify>,
+}
+
 /// Keeps up a connection and sends what comes, until nobody can send any more.
-pub(super) async fn run(
-    shared: Weak<Shared>,
-    id: u64,
-    address: String,
-    mut messages: mpsc::Receiver<Message>,
-    up: Arc<AtomicBool>,
-) {
+pub(super) async fn run(shared: Weak<Shared>, way: Way, mut messages: mpsc::Receiver<Message>) {
+    let Way { id, address, up, wake } = way;
     let mut failures = 0;
     while !messages.is_closed() {
         let Some(strong) = shared.upgrade() else { return };
@@ -54,7 +59,7 @@ pub(super) async fn run(
                 }
                 failures += 1;
                 drop(strong);
-                sleep(backoff(failures)).await;
+                let _ = timeout(backoff(failures), wake.notified()).await;
                 // What waited meanwhile is out of date.
                 while let Ok(message) = messages.try_recv() {
                     if let Some(shared) = shared.upgrade() {

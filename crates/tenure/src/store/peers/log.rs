@@ -1,10 +1,12 @@
 //! What a member must not forget: its vote, its part of the log, and the snapshot that the log continues.
 //!
 //! All of it is in one file of records ([`Records`]) and, because it is short, in memory too. When the file has grown
-//! enough, it is replaced by one that begins with a snapshot of the registers.
+//! enough, it is replaced by one that begins with a snapshot of the registers. That one is a [draft](Draft) at first, which
+//! a thread of its own writes: a large one takes longer than the others wait to hear from a Raft leader.
 
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
+use std::thread::JoinHandle;
 
 use protobuf::Message as _;
 use raft::eraftpb::{ConfState, Entry, HardState, Snapshot};
@@ -22,6 +24,8 @@ const FULL: usize = 192 << 20;
 /// no more bytes than that.
 const TAIL: u64 = 512;
 const LARGEST_TAIL: u64 = ENOUGH;
+/// Nobody gets that far.
+const LARGEST_INDEX: u64 = u64::MAX / 2;
 
 /// What a member must not forget.
 #[derive(Debug)]
@@ -29,11 +33,16 @@ pub(super) struct Log {
     records: Records,
     path: PathBuf,
     state: Kept,
+    draft: Option<Draft>,
     /// How long the file was when it was last replaced.
     fresh: u64,
     /// For tests: how long a disk takes.
     pub(super) slowness: std::time::Duration,
 }
+
+/// The file that is to replace the log, while its snapshot is being written. Until then the log goes on as it is.
+#[derive(Debug)]
+struct Draft(Option<JoinHandle<Result<Records, Fault>>>);
 
 /// The content of the file.
 #[derive(Debug, Default)]
@@ -50,16 +59,10 @@ impl Log {
     /// The log in that file; none if there is none.
     pub(super) fn open(path: &Path) -> Result<Option<Self>, Fault> {
         let Some((records, found)) = Records::open(path)? else { return Ok(None) };
-        let mut state = Kept::default();
-        let mut at = 0;
-        for record in &found {
-            state.replay(record).map_err(|_| Fault::Damaged(path.to_owned(), at))?;
-            at += record.len() as u64;
-        }
-        state.settle();
+        let state = Kept::from_records(&found).map_err(|_| Fault::Foreign(path.to_owned()))?;
         let fresh = found.iter().take(2).map(|record| record.len() as u64).sum();
         let (path, slowness) = (path.to_owned(), std::time::Duration::ZERO);
-        Ok(Some(Self { records, path, state, fresh, slowness }))
+        Ok(Some(Self { records, path, state, draft: None, fresh, slowness }))
     }
 
     /// A new log that begins with this snapshot; an empty one is that of a member that has yet to be sent one.
@@ -70,12 +73,13 @@ impl Log {
         let conf = meta.get_conf_state().clone();
         let state = Kept { snapshot, base, entries: VecDeque::new(), hard, conf };
         let records = Records::replace(path, &state.to_records())?;
-        let fresh = records.len();
-        Ok(Self { records, path: path.to_owned(), state, fresh, slowness: std::time::Duration::ZERO })
+        let (fresh, slowness) = (records.len(), std::time::Duration::ZERO);
+        Ok(Self { records, path: path.to_owned(), state, draft: None, fresh, slowness })
     }
 
     /// Writes the whole file anew. After a failed write nobody knows which parts of the old one are on the disk.
     pub(super) fn rewrite(&mut self) -> Result<(), Fault> {
+        self.draft = None;
         self.records = Records::replace(&self.path, &self.state.to_records())?;
         self.fresh = self.records.len();
         Ok(())
@@ -115,7 +119,8 @@ impl Log {
         self.state.snapshot.data.len() > FULL
     }
 
-    /// Replaces what led up to `applied` by a snapshot of what came of it.
+    /// Begins to replace what led up to `applied` by a snapshot of what came of it. It is in force at once, and on the disk
+    /// after [`Log::finish`].
     pub(super) fn compact(&mut self, applied: u64, conf: ConfState, data: Vec<u8>) -> Result<(), Fault> {
         let Ok(term) = self.term(applied) else { return Ok(()) };
         let mut snapshot = Snapshot::default();
@@ -127,7 +132,30 @@ impl Log {
         self.state.conf = conf;
         self.state.settle();
         self.state.shorten(applied);
-        self.rewrite()
+        self.draft = None;
+        self.draft = Some(Draft::begin(&self.path, self.state.base, self.state.snapshot.clone())?);
+        Ok(())
+    }
+
+    /// Whether a snapshot has yet to replace the log.
+    pub(super) fn is_drafting(&self) -> bool {
+        self.draft.is_some()
+    }
+
+    /// Whether [`Log::finish`] need not wait.
+    pub(super) fn is_drafted(&self) -> bool {
+        self.draft.as_ref().is_some_and(Draft::is_written)
+    }
+
+    /// Replaces the log by its draft, once that is written, and by what came meanwhile.
+    pub(super) fn finish(&mut self) -> Result<(), Fault> {
+        let Some(draft) = self.draft.take() else { return Ok(()) };
+        let mut records = draft.written()?;
+        records.append(&self.state.tail())?;
+        records.take_place_of(&self.path)?;
+        self.records = records;
+        self.fresh = self.records.len();
+        Ok(())
     }
 
     /// That so much is committed is not worth a write: it is found out again.
@@ -142,32 +170,55 @@ impl Log {
 }
 
 impl Kept {
-    fn to_records(&self) -> Vec<Vec<u8>> {
-        let mut first = vec![0];
-        self.base.put(&mut first);
-        Blob(bytes(&self.snapshot)).put(&mut first);
-        vec![first, batch(self.entries.iter(), Some(&self.hard))]
+    /// What records add up to: a snapshot, and what came after it.
+    fn from_records(records: &[Vec<u8>]) -> Result<Self, Garbled> {
+        let (first, rest) = records.split_first().ok_or(Garbled("snapshot"))?;
+        let mut kept = Self::begun(first)?;
+        rest.iter().try_for_each(|record| kept.replay(record))?;
+        let index = kept.snapshot.get_metadata().index;
+        if !(kept.base.0..=kept.last()).contains(&index) {
+            return Err(Garbled("place of the snapshot"));
+        }
+        kept.settle();
+        Ok(kept)
     }
 
+    fn to_records(&self) -> Vec<Vec<u8>> {
+        vec![head(self.base, &self.snapshot), self.tail()]
+    }
+
+    /// Everything that the snapshot does not tell.
+    fn tail(&self) -> Vec<u8> {
+        batch(self.entries.iter(), Some(&self.hard))
+    }
+
+    /// What the first record holds.
+    fn begun(record: &[u8]) -> Result<Self, Garbled> {
+        let (0, base, snapshot): (u8, (u64, u64), Blob) = Wire::from_bytes(record)? else {
+            return Err(Garbled("snapshot"));
+        };
+        if base.0 > LARGEST_INDEX {
+            return Err(Garbled("index"));
+        }
+        let snapshot: Snapshot = message(&snapshot)?;
+        let conf = snapshot.get_metadata().get_conf_state().clone();
+        Ok(Self { snapshot, base, conf, ..Self::default() })
+    }
+
+    /// Adds what any other record holds.
     fn replay(&mut self, record: &[u8]) -> Result<(), Garbled> {
-        let (kind, mut rest) = record.split_first().ok_or(Garbled("record"))?;
-        match kind {
-            0 => {
-                self.base = Wire::get(&mut rest)?;
-                self.snapshot = message(&Wire::get(&mut rest)?)?;
-                self.conf = self.snapshot.get_metadata().get_conf_state().clone();
-                self.entries.clear();
+        let (1, hard, entries): (u8, Option<Blob>, Vec<Blob>) = Wire::from_bytes(record)? else {
+            return Err(Garbled("record"));
+        };
+        for entry in &entries {
+            let entry: Entry = message(entry)?;
+            if !(self.base.0 + 1..=self.last() + 1).contains(&entry.index) {
+                return Err(Garbled("entry in its place"));
             }
-            1 => {
-                let (hard, entries): (Option<Blob>, Vec<Blob>) = Wire::get(&mut rest)?;
-                for entry in &entries {
-                    self.push(message(entry)?);
-                }
-                if let Some(hard) = hard {
-                    self.hard = message(&hard)?;
-                }
-            }
-            _ => return Err(Garbled("record")),
+            self.push(entry);
+        }
+        if let Some(hard) = hard {
+            self.hard = message(&hard)?;
         }
         Ok(())
     }
@@ -199,6 +250,43 @@ impl Kept {
     fn last(&self) -> u64 {
         self.base.0 + self.entries.len() as u64
     }
+}
+
+impl Draft {
+    /// Starts to write one, beside the log at `path`.
+    fn begin(path: &Path, base: (u64, u64), snapshot: Snapshot) -> Result<Self, Fault> {
+        let place = path.with_extension("draft");
+        let write = move || Records::create(&place, &[head(base, &snapshot)]);
+        let thread = std::thread::Builder::new().name("tenure-snapshot".to_owned()).spawn(write);
+        thread.map(|thread| Self(Some(thread))).map_err(|error| Fault::Io(path.to_owned(), error))
+    }
+
+    fn is_written(&self) -> bool {
+        self.0.as_ref().is_some_and(JoinHandle::is_finished)
+    }
+
+    /// The file, once its snapshot is on the disk.
+    fn written(mut self) -> Result<Records, Fault> {
+        let thread = self.0.take().expect("it is taken once");
+        thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    }
+}
+
+/// Nobody may begin another one while this one is being written.
+impl Drop for Draft {
+    fn drop(&mut self) {
+        if let Some(thread) = self.0.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// The first record of a file.
+fn head(base: (u64, u64), snapshot: &Snapshot) -> Vec<u8> {
+    let mut record = vec![0];
+    base.put(&mut record);
+    Blob(bytes(snapshot)).put(&mut record);
+    record
 }
 
 fn batch<'a>(entries: impl Iterator<Item = &'a Entry>, hard: Option<&HardState>) -> Vec<u8> {
@@ -315,6 +403,7 @@ mod tests {
         log.append((2..2000).map(|index| entry(index, 1)).collect(), None).unwrap();
         let before = log.records.len();
         log.compact(1900, ConfState::default(), b"all of it".to_vec()).unwrap();
+        log.finish().unwrap();
         assert!(log.records.len() < before);
         log.append(vec![entry(2000, 3)], None).unwrap();
         let again = Log::open(&path).unwrap().unwrap();
@@ -323,6 +412,46 @@ mod tests {
             assert_eq!(log.snapshot(0, 0).unwrap().get_metadata().index, 1900);
             assert_eq!(log.term(2000).unwrap(), 3);
             assert!(log.initial_state().unwrap().hard_state.commit >= 1900);
+        }
+    }
+
+    /// Whatever happens while a snapshot is being written: before it takes the place of the log, everything is in the log;
+    /// after that, what came meanwhile is behind the snapshot.
+    #[test]
+    fn what_comes_while_a_snapshot_is_written_is_kept() {
+        let (_dir, path, mut log) = begun();
+        log.append((2..1000).map(|index| entry(index, 1)).collect(), None).unwrap();
+        log.compact(990, ConfState::default(), b"all of it".to_vec()).unwrap();
+        assert!(log.is_drafting() && log.latest().get_metadata().index == 990);
+        let vote = HardState { term: 5, vote: 7, ..HardState::default() };
+        log.append(vec![entry(995, 4)], Some(&vote)).unwrap();
+        let crashed = Log::open(&path).unwrap().unwrap();
+        assert_eq!((crashed.first_index().unwrap(), crashed.last_index().unwrap()), (2, 995));
+        log.finish().unwrap();
+        assert!(!log.is_drafting());
+        log.append(vec![entry(996, 5)], None).unwrap();
+        let after = Log::open(&path).unwrap().unwrap();
+        assert_eq!((after.first_index().unwrap(), after.last_index().unwrap()), (990 - TAIL + 1, 996));
+        for (log, last) in [(crashed, 995), (after, 996)] {
+            assert_eq!(log.initial_state().unwrap().hard_state.vote, 7);
+            assert_eq!(log.term(995).unwrap(), 4);
+            assert!(log.term(last + 1).is_err());
+        }
+    }
+
+    /// What was sent by the Raft leader replaces also what this member was about to write down itself.
+    #[test]
+    fn a_snapshot_that_is_sent_outdoes_one_that_is_being_written() {
+        let (_dir, path, mut log) = begun();
+        log.append((2..1000).map(|index| entry(index, 1)).collect(), None).unwrap();
+        log.compact(990, ConfState::default(), b"own".to_vec()).unwrap();
+        let mut sent = Snapshot { data: b"sent".to_vec().into(), ..Snapshot::default() };
+        (sent.mut_metadata().index, sent.mut_metadata().term) = (2000, 3);
+        log.install(sent).unwrap();
+        log.finish().unwrap();
+        for log in [log, Log::open(&path).unwrap().unwrap()] {
+            assert_eq!(log.latest().data.as_ref(), b"sent");
+            assert_eq!((log.first_index().unwrap(), log.last_index().unwrap()), (2001, 2000));
         }
     }
 
@@ -335,6 +464,7 @@ mod tests {
         log.compact(12, ConfState::default(), b"all of it".to_vec()).unwrap();
         assert_eq!((log.first_index().unwrap(), log.last_index().unwrap()), (13, 21));
         log.compact(21, ConfState::default(), b"all of it".to_vec()).unwrap();
+        log.finish().unwrap();
         assert_eq!((log.first_index().unwrap(), log.last_index().unwrap()), (18, 21));
         assert!(log.records.len() < 5 << 20);
     }

@@ -61,7 +61,7 @@ impl Machine {
             self.group = group;
         }
         self.recent.forget(index);
-        if command.since + MEMORY < index {
+        if command.since.saturating_add(MEMORY) < index {
             let why = "the request was held up for too long, and was not carried out: try again";
             let answer = Err(StoreError::unknown(STORE, why));
             return Effect { request, answer, signals: Vec::new() };
@@ -149,19 +149,31 @@ impl Machine {
         }
         let from = &mut bytes;
         let group = Wire::get(from)?;
-        let members = Vec::<(u64, String)>::get(from)?.into_iter().collect();
-        let mut spaces = BTreeMap::new();
-        for _ in 0..u64::get(from)? {
-            let namespace = Name::get(from)?;
-            let mut registers = Registers::new();
-            for _ in 0..u64::get(from)? {
-                let (key, held): (Key, (Version, Value)) = Wire::get(from)?;
-                registers.insert(key, held);
-            }
-            spaces.insert(namespace, registers);
+        let (mut members, mut spaces) = (BTreeMap::new(), BTreeMap::new());
+        for (id, address) in Vec::<(u64, String)>::get(from)? {
+            append(&mut members, id, address)?;
         }
-        Ok(Self { group, members, spaces, recent: Wire::get(from)? })
+        for _ in 0..u64::get(from)? {
+            let (namespace, count): (Name, u64) = Wire::get(from)?;
+            let mut registers = Registers::new();
+            for _ in 0..count {
+                let (key, held): (Key, (Version, Value)) = Wire::get(from)?;
+                append(&mut registers, key, held)?;
+            }
+            append(&mut spaces, namespace, registers)?;
+        }
+        let recent = Wire::get(from)?;
+        if from.is_empty() { Ok(Self { group, members, spaces, recent }) } else { Err(Garbled("end")) }
     }
+}
+
+/// Adds what was written down in order: twice the same, or another order, is not what anybody wrote.
+fn append<K: Ord, V>(map: &mut BTreeMap<K, V>, key: K, value: V) -> Result<(), Garbled> {
+    if map.last_key_value().is_some_and(|(last, _)| *last >= key) {
+        return Err(Garbled("order"));
+    }
+    map.insert(key, value);
+    Ok(())
 }
 
 /// Which requests were carried out lately, and which of their items were applied.
@@ -173,7 +185,7 @@ struct Recent {
 
 impl Recent {
     fn forget(&mut self, index: u64) {
-        while self.order.front().is_some_and(|(at, _)| at + MEMORY < index)
+        while self.order.front().is_some_and(|(at, _)| at.saturating_add(MEMORY) < index)
             && let Some((_, request)) = self.order.pop_front()
         {
             self.found.remove(&request);
@@ -200,6 +212,9 @@ impl Wire for Recent {
     fn get(from: &mut &[u8]) -> Result<Self, Garbled> {
         let mut recent = Self::default();
         for ((index, request), applied) in Vec::<((u64, u128), Vec<bool>)>::get(from)? {
+            if recent.found.contains_key(&request) {
+                return Err(Garbled("request"));
+            }
             recent.keep(index, request, applied);
         }
         Ok(recent)

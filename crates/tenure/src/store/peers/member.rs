@@ -35,8 +35,8 @@ const AT_ONCE: usize = 512;
 const WITNESS_WAITS: usize = 2;
 /// A learner that is so few entries behind may vote.
 const CAUGHT_UP: u64 = 64;
-/// The longest that stepping aside may take.
-const STEPPING_ASIDE: Duration = Duration::from_secs(1);
+/// The longest that stepping aside may take, in times of waiting for a Raft leader.
+const STEPPING_ASIDE: u32 = 5;
 
 /// What is there can be rewritten, so that whoever takes part goes on.
 const FULL: &str =
@@ -96,7 +96,50 @@ pub(super) struct Member {
     leader: u64,
     /// The membership changed: the next snapshot must show it.
     reshaped: bool,
-    stopping: Option<Instant>,
+    stopping: Option<Stopping>,
+}
+
+/// A member that is to stop, and has yet to see that another one leads the group.
+#[derive(Debug, Clone, Copy)]
+struct Stopping {
+    /// Then it stops in any case.
+    until: Instant,
+    /// The term in which it led.
+    term: u64,
+}
+
+/// How a member that is to stop looks to itself.
+#[derive(Debug, Clone, Copy)]
+struct Look {
+    leads: bool,
+    /// It has asked another one to lead.
+    asked: bool,
+    /// It knows another one that leads.
+    follows: bool,
+    /// Another term has begun than the one in which it led.
+    newer: bool,
+}
+
+/// What a member that is to stop does next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Next {
+    Go,
+    /// Asks another one to lead.
+    Ask,
+    Wait,
+}
+
+impl Look {
+    /// Whoever was asked to lead needs votes, and without ours perhaps nobody has a majority: to be deposed is not enough,
+    /// somebody else must be seen to lead. Only where no majority answered us any more nobody can be waited for.
+    fn next(self) -> Next {
+        match self {
+            Self { leads: true, asked: false, .. } => Next::Ask,
+            Self { leads: true, .. } => Next::Wait,
+            Self { follows: true, .. } | Self { newer: false, .. } => Next::Go,
+            _ => Next::Wait,
+        }
+    }
 }
 
 impl Member {
@@ -266,8 +309,9 @@ impl Member {
             self.abdicate();
         }
         match self.stopping {
-            Some(until) if self.raft.raft.state != StateRole::Leader || now >= until => Err(End::Stopped),
-            _ => Ok(()),
+            Some(stopping) if now >= stopping.until => Err(End::Stopped),
+            Some(stopping) => self.leave(stopping),
+            None => Ok(()),
         }
     }
 
@@ -303,13 +347,25 @@ impl Member {
 
     /// Hands the Raft leadership, if it has it, to whoever is furthest, so that nobody has to notice that it is gone.
     fn step_aside(&mut self) {
-        self.stopping.get_or_insert(Instant::now() + STEPPING_ASIDE);
-        let heir = self.any_heir().filter(|_| self.raft.raft.state == StateRole::Leader);
-        match heir {
-            Some(heir) => self.raft.transfer_leader(heir),
-            None => self.stopping = Some(Instant::now()),
-        }
+        let (until, term) = (Instant::now() + self.shared.settings.election * STEPPING_ASIDE, self.raft.raft.term);
+        self.stopping.get_or_insert(Stopping { until, term });
         self.next_tick = Instant::now();
+    }
+
+    fn leave(&mut self, stopping: Stopping) -> Result<(), End> {
+        let raft = &self.raft.raft;
+        let look = Look {
+            leads: raft.state == StateRole::Leader,
+            asked: raft.lead_transferee.is_some(),
+            follows: raft.leader_id != 0 && raft.leader_id != raft.id,
+            newer: raft.term > stopping.term,
+        };
+        match (look.next(), self.any_heir()) {
+            (Next::Go, _) | (Next::Ask, None) => return Err(End::Stopped),
+            (Next::Ask, Some(heir)) => self.raft.transfer_leader(heir),
+            (Next::Wait, _) => {}
+        }
+        Ok(())
     }
 
     /// Asks the Raft leader to make way. A follower can only ask for itself: a message in the name of another member would
@@ -328,14 +384,17 @@ impl Member {
         self.heir(false).or_else(|| self.heir(true))
     }
 
-    /// The furthest of those that answer, among the witnesses or among the others.
+    /// The furthest of those that answer and can be reached, among the witnesses or among the others.
     fn heir(&self, witnesses: bool) -> Option<u64> {
         let tracker = self.raft.raft.prs();
         let others = tracker.conf().voters().ids();
         let others = others.iter().filter(|id| *id != self.leader && self.leader != 0);
         let others = others.filter(|id| self.shared.is_witness(*id) == witnesses);
-        let seen = |id| tracker.get(id).filter(|seen| seen.recent_active).map(|seen| (seen.matched, id));
-        others.filter_map(seen).max().map(|(_, id)| id)
+        let seen = |id| {
+            let seen = tracker.get(id).filter(|seen| seen.recent_active)?;
+            Some((self.shared.is_connected(id), seen.matched, id))
+        };
+        others.filter_map(seen).max().map(|(.., id)| id)
     }
 
     /// Proposes what is due, and asks for what reads wait for.
@@ -480,7 +539,10 @@ impl Member {
     /// Shortens the log when it is long. After a change of the members at once, because whoever comes new needs a
     /// snapshot that knows it.
     fn tidy(&mut self) -> Result<(), End> {
-        if self.reshaped || self.raft.store().is_long() {
+        if self.raft.store().is_drafted() {
+            self.raft.mut_store().finish()?;
+        }
+        if !self.raft.store().is_drafting() && (self.reshaped || self.raft.store().is_long()) {
             let conf = self.raft.raft.prs().conf().to_conf_state();
             let data = self.machine.to_bytes();
             self.raft.mut_store().compact(self.applied, conf, data)?;
@@ -539,5 +601,24 @@ pub(super) fn shown(signal: &Signal) -> Option<super::super::Entry> {
     match signal {
         Signal::Changed(entry) => Some(entry.clone()),
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A member that led used to go as soon as it did not lead any more. By then it had voted for its heir, but nobody had
+    /// seen to it that the vote was sent: where the heir could not reach a third one, nobody led, for two elections.
+    #[test]
+    fn whoever_steps_aside_goes_when_somebody_else_leads() {
+        let leads = Look { leads: true, asked: false, follows: false, newer: false };
+        let voted = Look { leads: false, newer: true, ..leads };
+        assert_eq!(leads.next(), Next::Ask);
+        assert_eq!(Look { asked: true, ..leads }.next(), Next::Wait);
+        assert_eq!(leads.next(), Next::Ask, "also when the library has given up waiting for the heir");
+        assert_eq!(voted.next(), Next::Wait);
+        assert_eq!(Look { follows: true, ..voted }.next(), Next::Go);
+        assert_eq!(Look { leads: false, ..leads }.next(), Next::Go, "it has no majority, or never led");
     }
 }

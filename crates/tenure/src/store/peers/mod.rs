@@ -15,6 +15,8 @@ mod client;
 mod codec;
 mod file;
 mod frame;
+#[cfg(test)]
+mod fuzz;
 mod group;
 mod identity;
 mod link;

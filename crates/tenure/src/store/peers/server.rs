@@ -117,6 +117,7 @@ fn check(hello: &Hello, ear: &Ear, shared: &Shared) -> Result<Welcome, StoreErro
             )));
         }
         shared.admit(papers)?;
+        shared.has_come(papers.id);
     }
     Ok(Welcome { member: own })
 }
@@ -134,7 +135,7 @@ async fn listen_to_member(mut ear: Ear, papers: &Papers, shared: &Shared) -> Res
 }
 
 /// A message that cannot harm the parser, nor can what the library is going to parse in it.
-fn parsed(bytes: &[u8]) -> Option<Message> {
+pub(super) fn parsed(bytes: &[u8]) -> Option<Message> {
     let message = Message::parse_from_bytes(Some(bytes).filter(|bytes| is_plain_message(bytes))?).ok()?;
     let is_plain =
         |entry: &Entry| entry.get_entry_type() == EntryType::EntryNormal || is_plain_change(&entry.data);

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, mpsc as blocking};
 
 use raft::eraftpb::Message;
 use tokio::runtime::Handle;
-use tokio::sync::{Semaphore, mpsc};
+use tokio::sync::{Notify, Semaphore, mpsc};
 
 use super::super::hub::{Hub, lock};
 use super::super::{Name, Signal, StoreError};
@@ -61,6 +61,8 @@ struct Link {
     address: String,
     outbox: mpsc::Sender<Message>,
     up: Arc<AtomicBool>,
+    /// It is worth trying to connect now.
+    wake: Arc<Notify>,
 }
 
 /// A connection that is told of changes.
@@ -125,10 +127,17 @@ impl Shared {
 
     fn start_link(self: &Arc<Self>, id: u64, address: String) -> Link {
         let (outbox, messages) = mpsc::channel(OUTBOX);
-        let up = Arc::new(AtomicBool::new(false));
-        let weak = Arc::downgrade(self);
-        self.runtime.spawn(link::run(weak, id, address.clone(), messages, up.clone()));
-        Link { address, outbox, up }
+        let (up, wake) = (Arc::new(AtomicBool::new(false)), Arc::new(Notify::new()));
+        let way = link::Way { id, address: address.clone(), up: up.clone(), wake: wake.clone() };
+        self.runtime.spawn(link::run(Arc::downgrade(self), way, messages));
+        Link { address, outbox, up, wake }
+    }
+
+    /// That member has come to us: it is there, and need not be waited for.
+    pub(super) fn has_come(&self, id: u64) {
+        if let Some(link) = lock(&self.links).get(&id) {
+            link.wake.notify_one();
+        }
     }
 
     /// Where a member is.
