@@ -54,7 +54,8 @@ fn attacks() -> impl Strategy<Value = Attack> {
         (0..11_usize, bytes()).prop_map(|(sound, rest)| Attack::Greeting(sound, rest)),
         bytes().prop_map(Attack::Unsealed),
         vec(bytes(), 0..4).prop_map(Attack::Sealed),
-        (any::<bool>(), any::<u32>(), bytes()).prop_map(|(let_in, length, rest)| Attack::Lie(let_in, length, rest)),
+        (any::<bool>(), any::<u32>(), bytes())
+            .prop_map(|(let_in, length, rest)| Attack::Lie(let_in, length, rest)),
         vec((0..12_u8, bytes()), 1..5).prop_map(Attack::Frames),
         (0..4_usize, vec((any::<Index>(), any::<u8>()), 1..4))
             .prop_map(|(which, changes)| Attack::Changed(which, changes)),
@@ -114,7 +115,8 @@ fn converse(address: &str, hello: &[u8], frames: impl IntoIterator<Item = Vec<u8
 
 /// What a client could say, with some of its bytes replaced.
 fn changed(which: usize, changes: &[(Index, u8)]) -> Vec<u8> {
-    let mut frame = [wire::ping(), wire::ask_for_group(1), wire::read(2, "a"), wire::write(3, "a")].swap_remove(which);
+    let mut frame =
+        [wire::ping(), wire::ask_for_group(1), wire::read(2, "a"), wire::write(3, "a")].swap_remove(which);
     for (at, byte) in changes {
         let at = at.index(frame.len());
         frame[at] = *byte;
@@ -176,7 +178,10 @@ fn members_bear_whatever_is_said_to_them_and_serve_the_others() {
     });
     fought.unwrap();
     for nth in 0..3 {
-        assert!(group.children[nth].as_mut().unwrap().try_wait().unwrap().is_none(), "member {nth} has ended");
+        assert!(
+            group.children[nth].as_mut().unwrap().try_wait().unwrap().is_none(),
+            "member {nth} has ended"
+        );
         let said = std::fs::read_to_string(words(&group, nth)).unwrap();
         assert!(!said.contains("panicked"), "member {nth}: {said}");
         let after = peak(&group, nth);

@@ -132,7 +132,7 @@ pub fn read(number: u64, name: &str) -> Vec<u8> {
 /// Makes that register.
 pub fn write(number: u64, name: &str) -> Vec<u8> {
     let request = u128::from(number) << 64 | 7;
-    let put = [vec![0, 1], 9_u128.to_le_bytes().to_vec(), vec![0], text("{}"), vec![1, 0]].concat();
+    let put = [vec![0, 1], 9_u128.to_le_bytes().to_vec(), vec![0], text("{}"), vec![0, 0]].concat();
     let one = 1_u32.to_le_bytes();
     ask(number, &[&[1], &request.to_le_bytes()[..], &text("fuzz"), &one, &key(name), &put].concat())
 }

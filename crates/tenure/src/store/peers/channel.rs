@@ -90,7 +90,7 @@ pub(super) struct Ear {
 }
 
 /// What Noise made of the secret; TLS seals by itself.
-struct Seal {
+pub(super) struct Seal {
     state: Arc<StatelessTransportState>,
     nonce: u64,
 }

@@ -197,7 +197,9 @@ fn is_torn(bytes: &[u8], at: usize) -> bool {
         Some(length) if rest.len() < span(length) => true,
         Some(length) => rest.len() == span(length) && has_hole(bytes, at, bytes.len()),
         None if rest.len() < HEAD => true,
-        None => has_hole(bytes, at, at + HEAD) && !(1..rest.len()).any(|next| record(&rest[next..]).is_some()),
+        None => {
+            has_hole(bytes, at, at + HEAD) && !(1..rest.len()).any(|next| record(&rest[next..]).is_some())
+        }
     }
 }
 

@@ -75,9 +75,8 @@ fn entries() -> impl Strategy<Value = Entry> {
 
 fn writes() -> impl Strategy<Value = Write> {
     let put = proptest::option::of((versions(), values()));
-    (keys(), proptest::option::of(versions()), put, any::<(bool, bool)>()).prop_map(
-        |(key, expect, put, (ring, witnessed))| Write { key, expect, put, ring, witnessed },
-    )
+    (keys(), proptest::option::of(versions()), put, any::<(bool, bool)>())
+        .prop_map(|(key, expect, put, (ring, witnessed))| Write { key, expect, put, ring, witnessed })
 }
 
 fn errors() -> impl Strategy<Value = StoreError> {
@@ -100,15 +99,23 @@ fn outcomes() -> impl Strategy<Value = Outcome> {
 }
 
 fn papers() -> impl Strategy<Value = Papers> {
-    (numbers(), any::<u128>(), ".{0,20}", any::<bool>())
-        .prop_map(|(id, disk, address, witness)| Papers { id, disk, address, witness })
+    (numbers(), any::<u128>(), ".{0,20}", any::<bool>()).prop_map(|(id, disk, address, witness)| Papers {
+        id,
+        disk,
+        address,
+        witness,
+    })
 }
 
 fn rosters() -> impl Strategy<Value = Roster> {
     let chair = (numbers(), ".{0,20}", any::<(bool, bool, bool)>())
         .prop_map(|(id, address, (votes, witness, reached))| Chair { id, address, votes, witness, reached });
-    (any::<u128>(), numbers(), vec(chair, 0..4), numbers())
-        .prop_map(|(group, leader, seats, me)| Roster { group, leader, seats, me })
+    (any::<u128>(), numbers(), vec(chair, 0..4), numbers()).prop_map(|(group, leader, seats, me)| Roster {
+        group,
+        leader,
+        seats,
+        me,
+    })
 }
 
 fn asks() -> impl Strategy<Value = Ask> {
@@ -116,9 +123,8 @@ fn asks() -> impl Strategy<Value = Ask> {
     let query = (vec(keys(), 0..4), kinds).prop_map(|(keys, kinds)| Query { keys, kinds });
     prop_oneof![
         (names(), query).prop_map(|(namespace, query)| Ask::Read(namespace, query)),
-        (any::<u128>(), names(), vec(writes(), 0..4)).prop_map(|(number, namespace, writes)| Ask::Write(
-            number, namespace, writes
-        )),
+        (any::<u128>(), names(), vec(writes(), 0..4))
+            .prop_map(|(number, namespace, writes)| Ask::Write(number, namespace, writes)),
         Just(Ask::Group),
         (".{0,20}", vec(".{0,20}", 0..4)).prop_map(|(address, list)| Ask::Roll(address, list)),
         ".{0,20}".prop_map(Ask::Add),
@@ -169,17 +175,20 @@ fn messages() -> impl Strategy<Value = Message> {
     let step = (numbers(), numbers(), prop_oneof![normal, change]).prop_map(|(index, term, (kind, data))| {
         Step { index, term, entry_type: kind, data: data.into(), ..Step::default() }
     });
-    (0..19_i32, any::<[u64; 4]>(), vec(step, 0..3), any::<bool>()).prop_map(|(kind, numbers, steps, snapshot)| {
-        let [from, to, term, index] = numbers;
-        let mut message = Message { from, to, term, index, ..Message::default() };
-        message.set_msg_type(protobuf::ProtobufEnum::from_i32(kind).unwrap_or(MessageType::MsgHup));
-        message.set_entries(steps.into());
-        if snapshot {
-            message.mut_snapshot().mut_metadata().mut_conf_state().set_voters(vec![from, to]);
-            message.mut_snapshot().data = Machine::of(BTreeMap::from([(from, "a:1".to_owned())])).to_bytes().into();
-        }
-        message
-    })
+    (0..19_i32, any::<[u64; 4]>(), vec(step, 0..3), any::<bool>()).prop_map(
+        |(kind, numbers, steps, snapshot)| {
+            let [from, to, term, index] = numbers;
+            let mut message = Message { from, to, term, index, ..Message::default() };
+            message.set_msg_type(protobuf::ProtobufEnum::from_i32(kind).unwrap_or(MessageType::MsgHup));
+            message.set_entries(steps.into());
+            if snapshot {
+                message.mut_snapshot().mut_metadata().mut_conf_state().set_voters(vec![from, to]);
+                message.mut_snapshot().data =
+                    Machine::of(BTreeMap::from([(from, "a:1".to_owned())])).to_bytes().into();
+            }
+            message
+        },
+    )
 }
 
 fn changes() -> impl Strategy<Value = Vec<u8>> {
@@ -220,7 +229,9 @@ fn edited(mut bytes: Vec<u8>, edits: &[Edit]) -> Vec<u8> {
         match edit {
             Edit::Flip(at, bit) if length > 0 => bytes[at.index(length)] ^= 1 << bit,
             Edit::Flip(..) => {}
-            Edit::Set(at, new) => bytes.iter_mut().skip(place(at)).zip(new).for_each(|(old, new)| *old = *new),
+            Edit::Set(at, new) => {
+                bytes.iter_mut().skip(place(at)).zip(new).for_each(|(old, new)| *old = *new)
+            }
             Edit::Cut(from, to) => drop(bytes.drain(range(from, to))),
             Edit::Insert(at, new) => drop(bytes.splice(place(at)..place(at), new.iter().copied())),
             Edit::Repeat(from, to) => bytes.extend_from_within(range(from, to)),
@@ -437,7 +448,8 @@ proptest! {
 /// What is known to be nasty, or did harm once: a word for what it is, and the bytes.
 #[test]
 fn the_corpus_is_read_or_refused() {
-    for line in include_str!("../../../tests/corpus/peers.txt").lines().filter(|line| !line.starts_with('#')) {
+    for line in include_str!("../../../tests/corpus/peers.txt").lines().filter(|line| !line.starts_with('#'))
+    {
         let (what, digits) = line.split_once(' ').unwrap();
         let digit = |at: usize| u8::from_str_radix(&digits[at..at + 2], 16).unwrap();
         let bytes: Vec<u8> = (0..digits.len()).step_by(2).map(digit).collect();

@@ -347,7 +347,8 @@ impl Member {
 
     /// Hands the Raft leadership, if it has it, to whoever is furthest, so that nobody has to notice that it is gone.
     fn step_aside(&mut self) {
-        let (until, term) = (Instant::now() + self.shared.settings.election * STEPPING_ASIDE, self.raft.raft.term);
+        let (until, term) =
+            (Instant::now() + self.shared.settings.election * STEPPING_ASIDE, self.raft.raft.term);
         self.stopping.get_or_insert(Stopping { until, term });
         self.next_tick = Instant::now();
     }
