@@ -1,7 +1,8 @@
 //! Figures of a group of peers: three member processes on this machine, and what one write costs them in the same run.
 //!
-//! `cargo bench -p tenure --features peers --bench peers -- [KILLS]`. Set `TMPDIR` to the disk that you want to know
-//! about: every acknowledged write waits for two of them.
+//! `cargo bench -p tenure --features peers --bench peers -- [ROUNDS] [REGISTERS]`: so many kills of the Raft leader (30;
+//! fewer of what takes longer), and so many registers in the largest group (100 000). Set `TMPDIR` to the disk that you
+//! want to know about: every acknowledged write waits for two of them.
 
 #[path = "../tests/peers_kit/mod.rs"]
 mod peers_kit;
@@ -14,7 +15,7 @@ use hdrhistogram::Histogram;
 use peers_kit::processes::{Processes, be_a_member, size_of};
 use peers_kit::{key, must_write, put, space, version};
 use tenure::clock::lease_nanos;
-use tenure::store::{Outcome, Peers, Signal, Store, Value};
+use tenure::store::{Outcome, Peers, Signal, Store, Value, Version, Write};
 use tenure::{Candidate, Node};
 use tenure_testkit::judge::{Note, Tail, What};
 
@@ -22,24 +23,26 @@ const TTL: Duration = Duration::from_secs(2);
 
 fn main() {
     be_a_member();
-    let kills = std::env::args().filter_map(|argument| argument.parse().ok()).next().unwrap_or(30);
+    let mut numbers = std::env::args().filter_map(|argument| argument.parse().ok());
+    let (rounds, registers) = (numbers.next().unwrap_or(30), numbers.next().unwrap_or(100_000));
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
     runtime.expect("a runtime").block_on(async {
         let mut group = Processes::of(3);
         group.start_all(&[]);
-        floors(&group).await;
+        let floor = floors(&group).await;
         throughput(&group).await;
-        role_hand_over(&group).await;
-        raft_leader_ends(&mut group, kills.min(60), "stopped", Processes::stop).await;
-        raft_leader_ends(&mut group, kills, "killed", Processes::kill).await;
-        recovery(&mut group).await;
+        role_hand_over(&group, &floor).await;
+        raft_leader_ends(&mut group, rounds.min(60), "stopped", Processes::stop).await;
+        raft_leader_ends(&mut group, rounds, "killed", Processes::kill).await;
         drop(group);
-        role_fail_over(kills.min(40)).await;
+        role_fail_over(rounds.min(40)).await;
+        many_registers(registers / 10).await;
+        many_registers(registers).await;
     });
 }
 
 /// One write after the other, one read after the other, and how long it takes until another handle hears of a write.
-async fn floors(group: &Processes) {
+async fn floors(group: &Processes) -> Histogram<u64> {
     let (writer, watcher) = (group.client(), group.client());
     must_write(&writer, put("floor", None, 1)).await;
     let mut watch = watcher.watch(&space());
@@ -67,6 +70,7 @@ async fn floors(group: &Processes) {
     show("a write, acknowledged by a majority", &writes);
     show("a read", &reads);
     show("a write begun -> another handle has it (floor of a hand-over)", &hints);
+    hints
 }
 
 /// Writes a second, of one client and of sixty-four at once.
@@ -97,7 +101,7 @@ async fn throughput(group: &Processes) {
 }
 
 /// From giving a role up to the next election, normally the other's; both nodes are clients.
-async fn role_hand_over(group: &Processes) {
+async fn role_hand_over(group: &Processes, floor: &Histogram<u64>) {
     let node = async |name: &str| -> (Node, Candidate) {
         let node = Node::with_store(Arc::new(group.client())).name(name).ttl(Duration::from_secs(10));
         let node = node.start().await.expect("it starts");
@@ -117,6 +121,8 @@ async fn role_hand_over(group: &Processes) {
         record(&mut times, begun);
     }
     show("clean hand-over of a role between two clients", &times);
+    let median = |times: &Histogram<u64>| times.value_at_quantile(0.5) as f64;
+    println!("{:>9.2} x the floor, by the medians", median(&times) / median(floor));
     drop(tenure);
     futures_util::future::join(nodes[0].0.stop(), nodes[1].0.stop()).await;
 }
@@ -150,56 +156,94 @@ async fn raft_leader(group: &Processes, client: &Peers) -> usize {
     }
 }
 
-/// How long a group takes to answer after all of it was killed, with many registers and a long log.
-async fn recovery(group: &mut Processes) {
-    let (client, filler) = (group.client(), "x".repeat(1000));
-    for batch in 0..600_u32 {
-        let write = |nth: u32| {
-            let mut write = put("r", None, 1);
-            write.key = key(&format!("r{}", batch * 100 + nth));
-            write.put = write.put.map(|(version, _)| (version, Value::of(&filler, None)));
-            write.ring = false;
-            write
-        };
-        let writes: Vec<_> = (0..100).map(write).collect();
-        client.write(&space(), &writes).await.expect("it writes");
-    }
-    let size = size_of(&group.place(0).join("log"));
-    group.power_loss();
-    let started = Instant::now();
-    group.start_all(&[]);
-    must_write(&client, put("recovered", None, 1)).await;
-    println!(
-        "{:>9.0} ms from starting all members to the next write, 60000 registers of 1 kB, log of {:.0} MB",
-        started.elapsed().as_millis(),
-        size as f64 / 1e6
-    );
-}
-
-/// The next tenure after the process was killed that led the role: as the Raft leader too, or not.
+/// The next tenure after the process ended that led the role: as the Raft leader too, or not; killed, or stopped.
 async fn role_fail_over(rounds: u32) {
     let mut group = Processes::of(3).standing(TTL);
     group.start_all(&[]);
     let mut tail = Tail::of(&group.notes());
-    let (mut both, mut one) = (histogram(), histogram());
-    let (client, mut working) = (group.client(), next_worker(&mut tail, 0).await);
-    for _ in 0..rounds {
-        let leader = raft_leader(&group, &client).await;
-        // Followers have to be nodes again, and to have seen the leader beat.
-        tokio::time::sleep(TTL).await;
-        for note in tail.read_on().expect("notes") {
-            working = began(&note).unwrap_or(working);
+    let mut working = next_worker(&mut tail, 0).await;
+    let bound = TTL.mul_f64(1.01) + TTL / 5 + Duration::from_millis(100);
+    for (how, end, rounds) in [
+        ("killed", Processes::kill as fn(&mut Processes, usize), rounds),
+        ("stopped", Processes::stop, rounds / 2),
+    ] {
+        let (mut both, mut one) = (histogram(), histogram());
+        for _ in 0..rounds {
+            let leader = raft_leader(&group, &group.client()).await;
+            // Followers have to be nodes again, and to have seen the leader beat.
+            tokio::time::sleep(TTL).await;
+            for note in tail.read_on().expect("notes") {
+                working = began(&note).unwrap_or(working);
+            }
+            let (ended, former) = (lease_nanos(), working.0);
+            end(&mut group, former);
+            working = next_worker(&mut tail, ended).await;
+            let figures = if leader == former { &mut both } else { &mut one };
+            figures.record((working.1 - ended) / 1000).expect("in range");
+            group.start(former, &[]);
         }
-        let killed = lease_nanos();
-        group.kill(working.0);
-        let next = next_worker(&mut tail, killed).await;
-        let figures = if leader == working.0 { &mut both } else { &mut one };
-        figures.record((next.1 - killed) / 1000).expect("in range");
-        group.start(working.0, &[]);
-        working = next;
+        show(&format!("the next leader of a role after its leader was {how}, ttl {TTL:?}"), &one);
+        show(&format!("... which led the Raft group too (a crash: within {bound:?})"), &both);
     }
-    show(&format!("the next leader after the leader was killed, ttl {TTL:?}"), &one);
-    show(&format!("… and it led the Raft group too, ttl {TTL:?}"), &both);
+}
+
+/// A group with so many registers of 300 bytes, as a role or a session has: what snapshots of it cost those who write
+/// meanwhile, and how long it takes to come back after all of it was killed.
+async fn many_registers(count: u32) {
+    let mut group = Processes::of(3);
+    group.start_all(&[]);
+    let client = Arc::new(group.client());
+    must_write(&*client, put("ready", None, 1)).await;
+    fill(&client, count, 0).await;
+    let log = group.place(0).join("log");
+    let (leader, mut shortest) = (raft_leader(&group, &client).await, size_of(&log));
+    // All of them are rewritten twice: that is longer than a log may be, so that there is a snapshot or two.
+    let filler = tokio::spawn({
+        let client = client.clone();
+        async move {
+            fill(&client, count, 1).await;
+            fill(&client, count, 2).await;
+        }
+    });
+    let (other, mut times, mut at, mut snapshots) = (group.client(), histogram(), 0, 0);
+    while !filler.is_finished() {
+        let begun = Instant::now();
+        must_write(&other, put("meanwhile", (at > 0).then_some(at), at + 1)).await;
+        record(&mut times, begun);
+        (at, snapshots) = (at + 1, snapshots + u32::from(size_of(&log) < shortest));
+        shortest = size_of(&log);
+    }
+    filler.await.expect("it writes");
+    let same = raft_leader(&group, &client).await == leader;
+    show(&format!("a write while {count} registers are rewritten"), &times);
+    println!(
+        "{snapshots:>9} snapshots meanwhile; the Raft leader is {}",
+        if same { "the same" } else { "another one" }
+    );
+    let size = size_of(&log) as f64 / 1e6;
+    group.power_loss();
+    let started = Instant::now();
+    group.start_all(&[]);
+    must_write(&*client, put("recovered", None, 1)).await;
+    let took = started.elapsed().as_millis();
+    println!(
+        "{took:>9} ms from starting all members to the next write, {count} registers, log of {size:.0} MB"
+    );
+}
+
+/// Writes all of them, a hundred at once.
+async fn fill(client: &Peers, count: u32, pass: u128) {
+    let filler = "x".repeat(280);
+    for first in (0..count).step_by(100) {
+        let write = |nth: u32| {
+            let put = Some((Version(pass + 1), Value::of(&filler, None)));
+            let expect = (pass > 0).then_some(Version(pass));
+            Write { key: key(&format!("r{nth}")), expect, put, ring: false, witnessed: false }
+        };
+        let writes: Vec<_> = (first..count.min(first + 100)).map(write).collect();
+        // Once more is no harm: what was written has that version already.
+        while client.write(&space(), &writes).await.is_err() {}
+    }
 }
 
 /// Who began to work after that instant, and when.

@@ -3,7 +3,7 @@
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -40,7 +40,7 @@ struct Standing {
     life: u32,
 }
 
-/// What the copies do: nothing, unless they are told to be a member. They close it and end when the other end of their
+/// What the copies do: nothing, unless they are told to be a member. They stop their node, close the member and end when the other end of their
 /// input is closed, also because whoever holds it is dead.
 pub fn be_a_member() {
     let Ok(part) = std::env::var(PART) else { return };
@@ -49,15 +49,21 @@ pub fn be_a_member() {
     part.routes.iter().for_each(|(address, through)| member.route(address, through));
     println!("started");
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
-    if let Some(standing) = part.node {
-        runtime.spawn(stand(member.clone(), standing));
+    let standing = Arc::new(OnceLock::new());
+    if let Some(part) = part.node {
+        runtime.spawn(stand(member.clone(), part, standing.clone()));
     }
     let _ = std::io::stdin().read_to_end(&mut Vec::new());
-    runtime.block_on(member.close());
+    runtime.block_on(async {
+        if let Some(node) = standing.get() {
+            node.stop().await;
+        }
+        member.close().await;
+    });
     std::process::exit(0);
 }
 
-async fn stand(member: Arc<Peers>, standing: Standing) {
+async fn stand(member: Arc<Peers>, standing: Standing, started: Arc<OnceLock<Node>>) {
     let pen = Pen::in_dir(&standing.notes, &standing.name, standing.life).unwrap();
     let _meter = Meter::start(&pen, None);
     let store = player::recorded(member, &pen, None);
@@ -68,6 +74,7 @@ async fn stand(member: Arc<Peers>, standing: Standing) {
             Err(_) => tokio::time::sleep(Duration::from_millis(50)).await,
         }
     };
+    let _ = started.set(node.clone());
     player::career(node, ROLE.to_owned(), pen, player::no_fence(), false).await.unwrap();
 }
 
@@ -170,7 +177,7 @@ impl Processes {
         }
     }
 
-    /// Lets a member end cleanly; gives how it ended.
+    /// Lets a member end cleanly.
     pub fn stop(&mut self, nth: usize) {
         if let Some(mut child) = self.children[nth].take() {
             drop(child.stdin.take());
