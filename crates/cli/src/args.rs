@@ -26,7 +26,9 @@ Exit codes (those of `tenure run` are in its own help):
 /// What every verb understands.
 #[derive(Debug, Clone, Args)]
 pub struct Common {
-    /// Where the registers are: `sqlite:` (a file in your state directory), `sqlite:PATH` [env: TENURE_STORE=]
+    /// Where the registers are: `sqlite:` (a file in your state directory), `sqlite:PATH`, `redis://HOST`,
+    /// `redis+sentinel://HOST,HOST/NAME`, `postgres://HOST/DATABASE`, `mysql://HOST/DATABASE`, or `peers://HOST:PORT,…` (no
+    /// server at all) [env: TENURE_STORE=]
     #[arg(long, global = true, value_name = "URL")]
     pub store: Option<String>,
     /// The agent to ask instead of a store: a socket, or http://ADDRESS:PORT [env: TENURE_AGENT=]

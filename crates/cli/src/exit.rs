@@ -83,6 +83,7 @@ impl From<tenure::Error> for Exit {
         let why = error.to_string();
         match error {
             tenure::Error::Name(_) | tenure::Error::Timing(_) => Self::Usage(why),
+            tenure::Error::Store(error) if error.is_misnamed() => Self::Usage(why),
             tenure::Error::Store(_) => Self::Store(why),
             tenure::Error::Thread(_) => Self::Failed(why),
             _ => Self::No(why),

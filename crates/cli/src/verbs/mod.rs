@@ -34,6 +34,12 @@ pub(crate) fn operator(common: &Common) -> Result<Operator, Exit> {
     Ok(Operator::new(store, common.namespace(), whoami()))
 }
 
+/// Opens the store that was named for somebody who only looks: nothing is made.
+pub(crate) fn onlooker(common: &Common) -> Result<Operator, Exit> {
+    let store = tenure::store::look(&common.store_url())?;
+    Ok(Operator::new(store, common.namespace(), whoami()))
+}
+
 /// Who asks: `user@host`.
 pub(crate) fn whoami() -> String {
     let named = ["USER", "LOGNAME"].into_iter().filter_map(|name| std::env::var(name).ok());

@@ -34,13 +34,25 @@ pub(crate) enum Watching {
 }
 
 impl Source {
-    /// What was named, on the command line or in the environment.
+    /// What was named, on the command line or in the environment, for somebody who asks for something.
     ///
     /// # Errors
     /// If it cannot be used.
     pub(crate) async fn of(common: &Common) -> Result<Self, Exit> {
+        Self::opened(common, super::operator).await
+    }
+
+    /// The same for somebody who only looks.
+    ///
+    /// # Errors
+    /// If it cannot be used, or is a file that is not there.
+    pub(crate) async fn seen(common: &Common) -> Result<Self, Exit> {
+        Self::opened(common, super::onlooker).await
+    }
+
+    async fn opened(common: &Common, open: fn(&Common) -> Result<Operator, Exit>) -> Result<Self, Exit> {
         if common.store.is_some() {
-            return Ok(Self::Store(super::operator(common)?));
+            return Ok(Self::Store(open(common)?));
         }
         if let Some(named) = common.agent.clone().or_else(|| std::env::var("TENURE_AGENT").ok()) {
             let agent = Agent::connect(&named).await?;
@@ -60,7 +72,7 @@ impl Source {
         {
             return Ok(Self::Agent(agent));
         }
-        Ok(Self::Store(super::operator(common)?))
+        Ok(Self::Store(open(common)?))
     }
 
     pub(crate) fn namespace(&self) -> &Name {

@@ -89,8 +89,6 @@ fn a_store_that_cannot_be_used_is_122_in_one_line_without_its_secrets() {
         ("redis://:hunter2@127.0.0.1:1/0", "redis"),
         ("postgres://me:hunter2@127.0.0.1:1/db", "postgres"),
         ("mysql://me:hunter2@127.0.0.1:1/db", "mysql"),
-        ("nonsense:hunter2", "is not a kind of store"),
-        ("hunter2", "named by a URL"),
         ("sqlite:notes.txt", "not a SQLite database"),
         ("sqlite:/dev/null/x.db", "cannot"),
         ("sqlite:.", "is a directory"),
@@ -112,9 +110,58 @@ fn a_store_that_cannot_be_used_is_122_in_one_line_without_its_secrets() {
 }
 
 #[test]
+fn what_names_no_store_is_a_mistake_in_one_line_without_secrets() {
+    let place = Place::new();
+    for (url, part) in [
+        ("nonsense:hunter2", "is not a kind of store"),
+        ("hunter2", "named by a URL"),
+        ("sqlite://relative.db", "sqlite:///PATH"),
+        ("redis://:hunter2@127.0.0.1/zero", "not a Redis URL"),
+        ("postgres://me:hunter2@127.0.0.1/db?hunter2", "cannot be read"),
+        ("mysql://me:hunter2@127.0.0.1/db?hunter2", "cannot be read"),
+        ("peers:hunter2", "not a URL of peers"),
+    ] {
+        for verb in
+            [vec!["status"], vec!["doctor"], vec!["pause", "a"], vec!["run", "--role", "a", "--", "true"]]
+        {
+            let ran = place.run(&[&["--store", url], verb.as_slice()].concat());
+            assert_eq!(ran.code, Some(2), "{url} {verb:?}: {ran:?}");
+            assert_eq!((ran.err.lines().count(), ran.out.as_str()), (1, ""), "{url}: {}", ran.err);
+            assert!(ran.err.contains(part) && !ran.err.contains("hunter2"), "{url}: {}", ran.err);
+        }
+    }
+}
+
+/// Whoever mistypes a path should hear of it, and not find an empty store there.
+#[test]
+fn whoever_looks_at_a_file_that_is_not_there_is_told_and_makes_none() {
+    let place = Place::new();
+    let missing = place.path().join("deep/missing.db");
+    let url = format!("sqlite:{}", missing.display());
+    for verb in [
+        vec!["status"],
+        vec!["nodes"],
+        vec!["history"],
+        vec!["audit"],
+        vec!["watch"],
+        vec!["top", "--once"],
+        vec!["task", "list"],
+        vec!["task", "history"],
+    ] {
+        let ran = place.run(&[&["--store", &url], verb.as_slice()].concat());
+        assert_eq!(ran.code, Some(122), "{verb:?}: {ran:?}");
+        assert!(ran.err.contains("there is no") && ran.err.contains("missing.db"), "{verb:?}: {ran:?}");
+        assert!(!missing.parent().unwrap().exists(), "{verb:?} made something");
+    }
+    // Whoever asks for something may be the first one there.
+    assert_eq!(place.run(&["--store", &url, "pause", "a"]).code, Some(0));
+    assert_eq!(place.run(&["--store", &url, "status"]).code, Some(0));
+}
+
+#[test]
 fn a_damaged_file_is_122_and_left_as_it_is() {
     let place = Place::new();
-    assert_eq!(place.run(&["status"]).code, Some(0));
+    assert_eq!(place.run(&["pause", "a"]).code, Some(0));
     let path = place.path().join("t.db");
     // What is still in the log only would hide the damage.
     let _ = std::fs::remove_file(place.path().join("t.db-wal"));

@@ -11,6 +11,7 @@ pub struct StoreError {
     store: &'static str,
     fate: Fate,
     retry: Retry,
+    misnamed: bool,
     message: String,
     source: Option<Box<dyn Error + Send + Sync>>,
 }
@@ -28,7 +29,8 @@ impl StoreError {
     /// The safe default: nothing proves that it did not happen, and it may work next time.
     #[must_use]
     pub fn unknown(store: &'static str, message: impl Into<String>) -> Self {
-        Self { store, fate: Fate::Unknown, retry: Retry::Soon, message: message.into(), source: None }
+        let (fate, retry, message) = (Fate::Unknown, Retry::Soon, message.into());
+        Self { store, fate, retry, misnamed: false, message, source: None }
     }
 
     /// It is proven that nothing happened, nor will.
@@ -52,6 +54,13 @@ impl StoreError {
         self
     }
 
+    /// Nothing is wrong with a store: what was given as its URL names none.
+    #[must_use]
+    pub(super) fn misnamed(mut self) -> Self {
+        self.misnamed = true;
+        self.permanent()
+    }
+
     /// What caused it.
     #[must_use]
     pub fn caused_by(mut self, source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
@@ -69,6 +78,12 @@ impl StoreError {
     #[cfg(feature = "peers")]
     pub(super) fn message(&self) -> &str {
         &self.message
+    }
+
+    /// Whether nothing is wrong with a store, but what was given as its URL names none.
+    #[must_use]
+    pub fn is_misnamed(&self) -> bool {
+        self.misnamed
     }
 
     /// Whether trying again can help.

@@ -48,7 +48,7 @@ pub use redis::Redis;
 pub use rules::{MAX_BATCH, MAX_VALUE};
 #[cfg(feature = "sqlite")]
 pub use sqlite::Sqlite;
-pub use url::{check, open, visit};
+pub use url::{check, look, open, visit};
 pub use value::Value;
 
 use std::fmt;

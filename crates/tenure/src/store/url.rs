@@ -40,6 +40,10 @@ pub fn check(url: &str) -> Result<(), StoreError> {
 type Opener = Box<dyn FnOnce() -> Result<SharedStore, StoreError>>;
 
 fn opener(url: &str) -> Result<Opener, StoreError> {
+    read(url).map_err(StoreError::misnamed)
+}
+
+fn read(url: &str) -> Result<Opener, StoreError> {
     let Some((scheme, rest)) = url.split_once(':') else {
         return Err(refuse(format!(
             "a store is named by a URL, such as {}; a file is named as sqlite:PATH",
@@ -79,6 +83,26 @@ pub fn visit(url: &str) -> Result<SharedStore, StoreError> {
     open(&format!("{url}{joint}member=false"))
 }
 
+/// Opens the store that a URL names as [`visit`] does, and makes nothing: a file that is not there is told as missing.
+///
+/// # Errors
+/// As [`open`], and if nobody has ever used the embedded store at that place.
+pub fn look(url: &str) -> Result<SharedStore, StoreError> {
+    #[cfg(feature = "sqlite")]
+    if let Some(rest) = url.strip_prefix("sqlite:") {
+        let path = sqlite_path(rest).map_err(StoreError::misnamed)?;
+        if matches!(path.try_exists(), Ok(false)) {
+            let shown = path.display();
+            return Err(StoreError::not_applied(
+                "sqlite",
+                format!("there is no {shown}: no node has run on it yet; start one, or name another store"),
+            )
+            .permanent());
+        }
+    }
+    visit(url)
+}
+
 /// What this build knows, for messages.
 fn known() -> String {
     let kinds = [
@@ -101,17 +125,21 @@ fn memory(name: &str) -> Memory {
 
 #[cfg(feature = "sqlite")]
 fn sqlite(rest: &str) -> Result<Opener, StoreError> {
-    let path: std::path::PathBuf = match rest.strip_prefix("//") {
-        None if rest.is_empty() => super::Sqlite::default_path()?,
-        None => rest.into(),
-        Some(absolute) if absolute.starts_with('/') => absolute.into(),
-        Some(_) => {
-            return Err(refuse(
-                "sqlite://PATH names no file: write sqlite:PATH, or sqlite:///PATH from the root".into(),
-            ));
-        }
-    };
+    let path = sqlite_path(rest)?;
     Ok(Box::new(move || Ok(Arc::new(super::Sqlite::open(path)?))))
+}
+
+/// The file that what follows `sqlite:` names.
+#[cfg(feature = "sqlite")]
+fn sqlite_path(rest: &str) -> Result<std::path::PathBuf, StoreError> {
+    match rest.strip_prefix("//") {
+        None if rest.is_empty() => super::Sqlite::default_path(),
+        None => Ok(rest.into()),
+        Some(absolute) if absolute.starts_with('/') => Ok(absolute.into()),
+        Some(_) => Err(refuse(
+            "sqlite://PATH names no file: write sqlite:PATH, or sqlite:///PATH from the root".into(),
+        )),
+    }
 }
 
 #[cfg(not(feature = "sqlite"))]
@@ -195,7 +223,12 @@ mod tests {
         for url in [format!("sqlite:{}", path.display()), format!("sqlite://{}", path.display())] {
             let store = open(&url).unwrap();
             assert_eq!(store.to_string(), format!("sqlite:{}", path.canonicalize().unwrap().display()));
+            drop(look(&url).unwrap());
         }
+        let nowhere = dir.path().join("deeper/still.db");
+        let error = look(&format!("sqlite:{}", nowhere.display())).unwrap_err();
+        assert!(error.to_string().contains("there is no") && !error.is_misnamed(), "{error}");
+        assert!(!nowhere.parent().unwrap().exists(), "whoever looks makes nothing");
     }
 
     #[test]
@@ -222,7 +255,9 @@ mod tests {
             ("nope://u:hunter2@h", "memory:NAME"),
             ("sqlite://relative.db", "sqlite:///PATH"),
         ] {
-            let message = open(url).expect_err(url).to_string();
+            let error = open(url).expect_err(url);
+            assert!(error.is_misnamed(), "{url}");
+            let message = error.to_string();
             assert_eq!(check(url).expect_err(url).to_string(), message);
             assert!(message.contains(part), "{url}: {message}");
             assert!(!message.contains("hunter2"), "{message}");
