@@ -547,6 +547,31 @@ fn tokens_rise_after_forgetting() {
     });
 }
 
+/// Rule 7: when wall clocks that were ahead are put right, they are a floor no more. The highest token that was seen goes on
+/// by itself, so that a tenure that the store forgot is not given its number again by somebody who never saw it.
+#[test]
+fn tokens_rise_after_clocks_were_set_back_and_the_store_forgot() {
+    sound_and(Mutant::NoTokenFloor, |mutant| {
+        let mut s = Script::led_at(10_000_000_000_000, mutant, [Duration::from_secs(5); 2], Class::C, None);
+        s.set_back = 3_600_000_000;
+        let token = s.token(A);
+        s.feed(A, Input::Release { role: role(), token, reason: Reason::Resigned });
+        s.wait(5.0);
+        assert_eq!(s.leaders(), [B]);
+        // While A is away, B gives up and is elected again; then the store forgets that, and B is away.
+        let (kept, token) = (s.registers.clone(), s.token(B));
+        s.cut.insert(A);
+        s.feed(B, Input::Release { role: role(), token, reason: Reason::Resigned });
+        s.wait(20.0);
+        let lost = s.token(B);
+        assert!(lost > token);
+        s.registers = kept;
+        s.cut = [B].into();
+        s.wait(30.0);
+        s.token(A) > lost
+    });
+}
+
 /// Rule 7: tokens rise from one tenure to the next.
 #[test]
 fn every_claim_raises_the_token() {

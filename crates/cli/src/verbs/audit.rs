@@ -18,7 +18,7 @@ pub async fn main(common: &Common) -> Result<Exit, Exit> {
     struct Document {
         deeds: Vec<DeedView>,
     }
-    let mut deeds = Source::seen(common).await?.audit().await?;
+    let mut deeds = Source::of(common).await?.audit().await?;
     deeds.reverse();
     if common.is_json() {
         output::json(&Document { deeds })?;

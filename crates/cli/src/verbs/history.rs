@@ -17,7 +17,7 @@ use crate::output::{self, width};
 /// # Errors
 /// If the store cannot be used, or there is no such role.
 pub async fn main(common: &Common, args: &HistoryArgs) -> Result<Exit, Exit> {
-    let source = super::source::Source::seen(common).await?;
+    let source = super::source::Source::of(common).await?;
     let books = source.history(args.role.as_ref()).await?;
     if let Some(role) = args.role.as_ref().filter(|role| !books.contains_key(role)) {
         let snapshot = source.snapshot().await?;

@@ -28,15 +28,9 @@ use crate::args::Common;
 use crate::exit::Exit;
 use crate::output::time::Stamp;
 
-/// Opens the store that was named.
+/// Opens the store that was named; a file that is missing is made.
 pub(crate) fn operator(common: &Common) -> Result<Operator, Exit> {
     let store = tenure::store::visit(&common.store_url())?;
-    Ok(Operator::new(store, common.namespace(), whoami()))
-}
-
-/// Opens the store that was named for somebody who only looks: nothing is made.
-pub(crate) fn onlooker(common: &Common) -> Result<Operator, Exit> {
-    let store = tenure::store::look(&common.store_url())?;
     Ok(Operator::new(store, common.namespace(), whoami()))
 }
 

@@ -19,7 +19,7 @@ use crate::output::{self, width};
 /// # Errors
 /// If the store cannot be used.
 pub async fn main(common: &Common) -> Result<Exit, Exit> {
-    let source = super::source::Source::seen(common).await?;
+    let source = super::source::Source::of(common).await?;
     let snapshot = source.snapshot().await?;
     if common.is_json() {
         output::json(&Document { nodes: snapshot.nodes.iter().map(View::of).collect() })?;

@@ -33,26 +33,20 @@ pub(crate) enum Watching {
     Agent(Changes),
 }
 
+/// The registers that were named, for people.
+fn registers(common: &Common) -> Result<Operator, Exit> {
+    let store = tenure::store::look(&common.store_url())?;
+    Ok(Operator::new(store, common.namespace(), super::whoami()))
+}
+
 impl Source {
-    /// What was named, on the command line or in the environment, for somebody who asks for something.
+    /// What was named, on the command line or in the environment.
     ///
     /// # Errors
-    /// If it cannot be used.
+    /// If it cannot be used, or is a file that is not there: there is nothing to look at, and nobody to ask.
     pub(crate) async fn of(common: &Common) -> Result<Self, Exit> {
-        Self::opened(common, super::operator).await
-    }
-
-    /// The same for somebody who only looks.
-    ///
-    /// # Errors
-    /// If it cannot be used, or is a file that is not there.
-    pub(crate) async fn seen(common: &Common) -> Result<Self, Exit> {
-        Self::opened(common, super::onlooker).await
-    }
-
-    async fn opened(common: &Common, open: fn(&Common) -> Result<Operator, Exit>) -> Result<Self, Exit> {
         if common.store.is_some() {
-            return Ok(Self::Store(open(common)?));
+            return Ok(Self::Store(registers(common)?));
         }
         if let Some(named) = common.agent.clone().or_else(|| std::env::var("TENURE_AGENT").ok()) {
             let agent = Agent::connect(&named).await?;
@@ -72,7 +66,7 @@ impl Source {
         {
             return Ok(Self::Agent(agent));
         }
-        Ok(Self::Store(open(common)?))
+        Ok(Self::Store(registers(common)?))
     }
 
     pub(crate) fn namespace(&self) -> &Name {

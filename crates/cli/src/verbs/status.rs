@@ -19,7 +19,7 @@ use crate::output::{self, tame, width};
 /// # Errors
 /// If the store cannot be used.
 pub async fn main(common: &Common, args: &StatusArgs) -> Result<Exit, Exit> {
-    let source = Source::seen(common).await?;
+    let source = Source::of(common).await?;
     let snapshot = source.snapshot().await?;
     let wanted = |report: &&RoleReport| args.roles.is_empty() || args.roles.contains(&report.role);
     let roles: Vec<&RoleReport> = snapshot.roles.iter().filter(wanted).collect();

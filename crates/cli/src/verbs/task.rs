@@ -49,7 +49,7 @@ struct Asked<'a> {
 }
 
 async fn list(common: &Common, args: &TaskListArgs) -> Result<Exit, Exit> {
-    let source = Source::seen(common).await?;
+    let source = Source::of(common).await?;
     let found = source.tasks(None).await?;
     for task in &args.tasks {
         known(&source, &found, task)?;
@@ -109,7 +109,7 @@ fn task_table(tasks: &[&TaskView]) -> String {
 }
 
 async fn history(common: &Common, args: &TaskHistoryArgs) -> Result<Exit, Exit> {
-    let source = Source::seen(common).await?;
+    let source = Source::of(common).await?;
     let found = source.tasks(None).await?;
     if let Some(task) = &args.task {
         known(&source, &found, task)?;

@@ -30,7 +30,7 @@ pub async fn main(common: &Common, args: &WatchArgs) -> Result<Exit, Exit> {
 }
 
 async fn follow(common: &Common, args: &WatchArgs) -> Result<Exit, Exit> {
-    let source = Source::seen(common).await?;
+    let source = Source::of(common).await?;
     let mut watch = source.watch().await?;
     if !common.is_json() && std::io::stdout().is_terminal() {
         let hello =

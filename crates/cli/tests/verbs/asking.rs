@@ -167,6 +167,7 @@ fn a_vacant_role_is_paused_at_once_and_resumed_without_a_leader() {
 #[test]
 fn what_nobody_ever_stood_for_cannot_be_asked() {
     let place = Place::new();
+    assert_eq!(place.run(&["doctor"]).code, Some(0), "it makes the file");
     for verb in ["pause", "resume", "step-down"] {
         assert_no(&place.run(&[verb, "scheduler"]), "there is no role scheduler in namespace default");
     }

@@ -11,6 +11,7 @@ use crate::kit::{Place, assert_stamp, keys};
 #[test]
 fn an_empty_namespace_says_what_to_do_next() {
     let place = Place::new();
+    assert_eq!(place.run(&["doctor"]).code, Some(0), "it makes the file");
     for verb in ["status", "nodes", "history"] {
         let ran = place.run(&[verb]);
         assert_eq!((ran.code, ran.err.as_str()), (Some(0), ""));

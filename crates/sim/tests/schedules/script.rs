@@ -44,6 +44,8 @@ struct Held {
 
 pub(crate) struct Script {
     pub(crate) now: u64,
+    /// By how much the wall clocks were set back, in microseconds.
+    pub(crate) set_back: u64,
     pub(crate) engines: Vec<Engine>,
     pub(crate) registers: BTreeMap<Key, (Version, Record)>,
     pub(crate) cut: BTreeSet<usize>,
@@ -105,6 +107,7 @@ impl Script {
         };
         let mut script = Self {
             now,
+            set_back: 0,
             engines: ttls.iter().enumerate().map(engine).collect(),
             registers: BTreeMap::new(),
             cut: BTreeSet::new(),
@@ -165,7 +168,7 @@ impl Script {
                 return;
             }
             let (node, input) = inputs.remove(0);
-            let now = Now { time: Time(self.now), wall: Wall(self.now / 1000) };
+            let now = Now { time: Time(self.now), wall: Wall(self.now / 1000 - self.set_back) };
             let nonce = &mut self.nonce;
             let outputs = self.engines[node].step(now, input, &mut || {
                 *nonce += 1;

@@ -95,7 +95,7 @@ pub fn look(url: &str) -> Result<SharedStore, StoreError> {
             let shown = path.display();
             return Err(StoreError::not_applied(
                 "sqlite",
-                format!("there is no {shown}: no node has run on it yet; start one, or name another store"),
+                format!("there is no {shown}: no node has run on it yet; start one, as with `tenure run --role NAME -- COMMAND`, or name another store"),
             )
             .permanent());
         }

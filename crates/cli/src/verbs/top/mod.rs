@@ -84,7 +84,7 @@ pub async fn main(common: &Common, args: TopArgs) -> Result<Exit, Exit> {
             "top is for people; programs read `tenure status --format json` and `tenure watch --format json`";
         return Err(Exit::Usage(why.to_owned()));
     }
-    let source = Arc::new(Source::seen(common).await?);
+    let source = Arc::new(Source::of(common).await?);
     let mut board = Board::new(format!("{} of {}", source.namespace(), source.place()));
     board.see(source.snapshot().await?);
     if args.once || !std::io::stdout().is_terminal() {

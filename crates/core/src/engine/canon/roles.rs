@@ -19,6 +19,8 @@ impl Role {
         self.stage.visit(min_tenure, v);
         self.work.iter_mut().for_each(|token| v.token(token));
         v.token(&mut self.highest);
+        // How far a token is above another is all the same.
+        v.past(&mut self.highest_since, Duration::ZERO);
         self.told_leader.iter_mut().for_each(|(_, token)| v.token(token));
         v.past(&mut self.watched_since, watched);
         self.free.iter_mut().for_each(|since| v.past(since, turn));

@@ -207,18 +207,23 @@ impl Engine {
     }
 
     /// Rule 7: `max(register, highest ever seen) + 1`; on a store that can forget, the wall clock is a floor.
+    ///
+    /// Wall clocks differ, and one that is behind those who led before is no floor at all. So the highest token goes on by
+    /// itself, a microsecond at a time, from when it was first seen: whoever claims later claims higher, although the store
+    /// has forgotten a claim in between that nobody else saw.
     pub(in crate::engine) fn next_token(&self, role: &Role) -> Token {
         let seen = role.view.record().map_or(Token(0), |record| record.token).max(role.highest);
         if self.mutated(Mutant::TokenNotRaised) && seen > Token(0) {
             return seen;
         }
         let forgets = self.config.class == Class::C || self.cluster.forgetful;
-        let floor = if forgets && !self.mutated(Mutant::NoTokenFloor) {
-            Token(self.now.wall.0.min(Token::MAX.0))
-        } else {
-            Token(0)
-        };
-        seen.next().max(floor)
+        if !forgets || self.mutated(Mutant::NoTokenFloor) {
+            return seen.next();
+        }
+        let age = self.now.time.since(role.highest_since).as_micros();
+        let gone_on = role.highest.0.saturating_add(u64::try_from(age).unwrap_or(u64::MAX));
+        let floor = self.now.wall.0.max(gone_on).min(Token::MAX.0);
+        seen.next().max(Token(floor))
     }
 
     pub(in crate::engine) fn role_written(

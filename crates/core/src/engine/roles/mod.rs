@@ -33,6 +33,8 @@ pub(in crate::engine) struct Role {
     work: Option<Token>,
     /// The highest token ever seen.
     highest: Token,
+    /// Since when.
+    highest_since: Time,
     /// Its register was seen in this life of the store: if it is gone, somebody deleted it by force.
     existed: bool,
     watched_since: Time,
@@ -159,6 +161,7 @@ impl Role {
             stage: Stage::Following,
             work: None,
             highest: Token(0),
+            highest_since: now,
             existed: false,
             watched_since: now,
             free: None,

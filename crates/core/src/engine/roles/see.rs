@@ -118,8 +118,10 @@ impl Engine {
         let view_op = self.ops.upcoming();
         self.unindex(name);
         let Some(role) = self.roles.get_mut(name) else { return };
-        if let View::Seen { record, hinted: false, .. } = &view {
-            role.highest = role.highest.max(record.token);
+        if let View::Seen { record, hinted: false, .. } = &view
+            && record.token > role.highest
+        {
+            (role.highest, role.highest_since) = (record.token, self.now.time);
         }
         // A hint is enough: somebody wrote it.
         role.existed |= matches!(view, View::Seen { .. });
