@@ -170,7 +170,7 @@ fn members_bear_whatever_is_said_to_them_and_serve_the_others() {
     let config = Config { cases, failure_persistence: None, ..Config::default() };
     let fought = TestRunner::new(config).run(&(0..3_usize, attacks()), |(nth, attack)| {
         attack.strike(&group.addresses[nth]);
-        if round.get() % 15 == 0 {
+        if round.get().is_multiple_of(15) {
             serves(&runtime, &clients, round.get() / 15);
         }
         round.set(round.get() + 1);
@@ -185,7 +185,7 @@ fn members_bear_whatever_is_said_to_them_and_serve_the_others() {
         let said = std::fs::read_to_string(words(&group, nth)).unwrap();
         assert!(!said.contains("panicked"), "member {nth}: {said}");
         let after = peak(&group, nth);
-        assert!(after < before[nth] + MORE, "member {nth} took {after} KiB, and {} before", before[nth]);
+        assert!(after < before + MORE, "member {nth} took {after} KiB, and {before} before");
     }
     // The one who says it all right is served too.
     let mut insider = Insider::at(&group.addresses[0]);
