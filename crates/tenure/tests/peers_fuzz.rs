@@ -166,7 +166,7 @@ fn members_bear_whatever_is_said_to_them_and_serve_the_others() {
     let clients: Vec<Peers> = (0..3).map(|nth| group.client_of(nth)).collect();
     serves(&runtime, &clients, 0);
     let before: Vec<u64> = (0..3).map(|nth| peak(&group, nth)).collect();
-    let round = std::cell::Cell::new(1);
+    let round = std::cell::Cell::new(1_u128);
     let config = Config { cases, failure_persistence: None, ..Config::default() };
     let fought = TestRunner::new(config).run(&(0..3_usize, attacks()), |(nth, attack)| {
         attack.strike(&group.addresses[nth]);
@@ -177,11 +177,9 @@ fn members_bear_whatever_is_said_to_them_and_serve_the_others() {
         Ok(())
     });
     fought.unwrap();
-    for nth in 0..3 {
-        assert!(
-            group.children[nth].as_mut().unwrap().try_wait().unwrap().is_none(),
-            "member {nth} has ended"
-        );
+    for (nth, before) in before.into_iter().enumerate() {
+        let ended = group.children[nth].as_mut().unwrap().try_wait().unwrap();
+        assert!(ended.is_none(), "member {nth} has ended: {ended:?}");
         let said = std::fs::read_to_string(words(&group, nth)).unwrap();
         assert!(!said.contains("panicked"), "member {nth}: {said}");
         let after = peak(&group, nth);

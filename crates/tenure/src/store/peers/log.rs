@@ -111,7 +111,12 @@ impl Log {
 
     /// Whether it is time for [`Log::compact`].
     pub(super) fn is_long(&self) -> bool {
-        self.records.len() > self.fresh + self.fresh.clamp(ENOUGH, PLENTY)
+        self.records.len() > self.fresh + self.enough()
+    }
+
+    /// By how much the file may grow.
+    fn enough(&self) -> u64 {
+        (self.state.snapshot.data.len() as u64).clamp(ENOUGH, PLENTY)
     }
 
     /// Whether there is no room for further registers.
@@ -142,9 +147,10 @@ impl Log {
         self.draft.is_some()
     }
 
-    /// Whether [`Log::finish`] need not wait.
+    /// Whether it is time for [`Log::finish`]: it need not wait, or the log has grown so much meanwhile that it has to.
     pub(super) fn is_drafted(&self) -> bool {
-        self.draft.as_ref().is_some_and(Draft::is_written)
+        let too_long = self.records.len() > self.fresh + self.enough() * 3 / 2;
+        self.draft.as_ref().is_some_and(|draft| draft.is_written() || too_long)
     }
 
     /// Replaces the log by its draft, once that is written, and by what came meanwhile.
