@@ -24,6 +24,8 @@ const FULL: usize = 192 << 20;
 /// no more bytes than that.
 const TAIL: u64 = 512;
 const LARGEST_TAIL: u64 = ENOUGH;
+/// What the file is called that is to replace the log.
+const DRAFT: &str = "draft";
 /// Nobody gets that far.
 const LARGEST_INDEX: u64 = u64::MAX / 2;
 
@@ -59,6 +61,8 @@ impl Log {
     /// The log in that file; none if there is none.
     pub(super) fn open(path: &Path) -> Result<Option<Self>, Fault> {
         let Some((records, found)) = Records::open(path)? else { return Ok(None) };
+        // One that a crash left half written is of no use, and takes room.
+        let _ = std::fs::remove_file(path.with_extension(DRAFT));
         let state = Kept::from_records(&found).map_err(|_| Fault::Foreign(path.to_owned()))?;
         let fresh = found.iter().take(2).map(|record| record.len() as u64).sum();
         let (path, slowness) = (path.to_owned(), std::time::Duration::ZERO);
@@ -261,7 +265,7 @@ impl Kept {
 impl Draft {
     /// Starts to write one, beside the log at `path`.
     fn begin(path: &Path, base: (u64, u64), snapshot: Snapshot) -> Result<Self, Fault> {
-        let place = path.with_extension("draft");
+        let place = path.with_extension(DRAFT);
         let write = move || Records::create(&place, &[head(base, &snapshot)]);
         let thread = std::thread::Builder::new().name("tenure-snapshot".to_owned()).spawn(write);
         thread.map(|thread| Self(Some(thread))).map_err(|error| Fault::Io(path.to_owned(), error))
@@ -425,13 +429,17 @@ mod tests {
     /// after that, what came meanwhile is behind the snapshot.
     #[test]
     fn what_comes_while_a_snapshot_is_written_is_kept() {
-        let (_dir, path, mut log) = begun();
+        let (dir, path, mut log) = begun();
         log.append((2..1000).map(|index| entry(index, 1)).collect(), None).unwrap();
         log.compact(990, ConfState::default(), b"all of it".to_vec()).unwrap();
         assert!(log.is_drafting() && log.latest().get_metadata().index == 990);
         let vote = HardState { term: 5, vote: 7, ..HardState::default() };
         log.append(vec![entry(995, 4)], Some(&vote)).unwrap();
-        let crashed = Log::open(&path).unwrap().unwrap();
+        let copy = dir.path().join("copy");
+        std::fs::copy(&path, &copy).unwrap();
+        std::fs::write(dir.path().join("copy.draft"), b"half of it").unwrap();
+        let crashed = Log::open(&copy).unwrap().unwrap();
+        assert!(!dir.path().join("copy.draft").exists());
         assert_eq!((crashed.first_index().unwrap(), crashed.last_index().unwrap()), (2, 995));
         log.finish().unwrap();
         assert!(!log.is_drafting());
