@@ -7,6 +7,7 @@ use crate::kit::{Place, often};
 #[test]
 fn tasks_are_listed_triggered_paused_and_resumed() {
     let place = Place::new();
+    assert_eq!(place.run(&["doctor"]).code, Some(0), "it makes the file");
     let nothing = place.run(&["task", "list"]);
     assert_eq!((nothing.code, nothing.out.contains("No task")), (Some(0), true), "{nothing:?}");
     let rare = json!({ "name": "rare", "cron": "30 2 1 1 *", "zone": "Europe/Vienna" });
