@@ -164,6 +164,11 @@ fn never_two_clients_work_on_postgres() {
 }
 
 #[test]
+fn never_two_clients_work_on_mariadb() {
+    never_two(&Store::mysql());
+}
+
+#[test]
 fn the_shell_example_works_while_it_leads() {
     let store = Store::file();
     let (agent, dir) = (Agent::start(&store, "a", ROLE), tempfile::tempdir().unwrap());

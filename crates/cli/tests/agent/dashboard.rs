@@ -211,8 +211,14 @@ async fn other_acts(browser: &Browser, watched: &Agent) {
     browser.says("node-state", "drained").await;
     browser.says("node-roles", "nothing").await;
     browser.click("undrain").await;
+    browser.types("confirm-why", "it has one").await;
     browser.click("confirm-yes").await;
     browser.says("node-state", "live").await;
+    eventually("that is on record, with why", || {
+        let deeds = watched.get("/v1/audit").json()["deeds"].clone();
+        let last = deeds.as_array().and_then(|deeds| deeds.last()).cloned().unwrap_or_default();
+        last["act"] == "undrain" && last["why"] == "it has one"
+    });
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

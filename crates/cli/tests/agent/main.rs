@@ -6,6 +6,8 @@ mod api;
 mod browser;
 mod campaign;
 mod dashboard;
+mod deploy;
+mod described;
 mod duty;
 mod hook;
 mod keys;

@@ -14,13 +14,15 @@ use tenure_cli::agent::events::Events;
 use tenure_cli::agent::http::App;
 use tenure_cli::agent::metrics::{METRICS, Metrics, StoreMeter};
 
+use crate::described::assert_described;
 use crate::kit::{Agent, Store, eventually};
 
 /// How each endpoint is asked, and what it answers when all is well.
-const ASKED: &[(&str, &str, Option<&str>, u16)] = &[
+pub(crate) const ASKED: &[(&str, &str, Option<&str>, u16)] = &[
     ("get", "/livez", None, 200),
     ("get", "/readyz", None, 200),
     ("get", "/leader/{role}", None, 200),
+    ("head", "/leader/{role}", None, 200),
     ("get", "/v1/cluster", None, 200),
     ("get", "/v1/roles", None, 200),
     ("get", "/v1/roles/{role}", None, 200),
@@ -54,6 +56,12 @@ const ASKED: &[(&str, &str, Option<&str>, u16)] = &[
     ("delete", "/v1/nodes/{node}/drain", None, 200),
 ];
 
+/// The path with names of what is there.
+pub(crate) fn concrete(path: &str) -> String {
+    let known = [("{role}", "job"), ("{node}", "a"), ("{task}", "nightly"), ("{alert}", "no-leader")];
+    known.iter().fold(path.to_owned(), |path, (place, name)| path.replace(place, name))
+}
+
 #[test]
 fn every_endpoint_is_served_as_it_is_described() {
     let store = Store::file();
@@ -75,16 +83,14 @@ fn every_endpoint_is_served_as_it_is_described() {
     let asked = ASKED.iter().map(|(method, path, ..)| ((*path).to_owned(), (*method).to_owned())).collect();
     assert_eq!(described, asked, "what is described is what is asked here");
     for (method, path, body, status) in ASKED {
-        let concrete = path.replace("{role}", "job").replace("{node}", "a");
-        let concrete = concrete.replace("{task}", "nightly").replace("{alert}", "no-leader");
+        let concrete = concrete(path);
         if *path == "/v1/events" {
             drop(agent.stream(&concrete, None));
             continue;
         }
         let answer = agent.ask(&method.to_uppercase(), &concrete, *body);
         assert_eq!(answer.status, *status, "{method} {path}: {answer:?}");
-        let known = &api["paths"][path][method]["responses"];
-        assert!(!known[status.to_string()].is_null(), "{method} {path} may answer {status}: {known}");
+        assert_described(&api, method, path, &answer);
         eventually("it leads again", || agent.leads("job") || path.contains("pause") || *method == "post");
     }
 }

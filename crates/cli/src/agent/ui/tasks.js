@@ -79,7 +79,7 @@ export function taskList(holder, open) {
     fill,
     open,
     key: (task) => `task/${task.id}`,
-    empty: () => (model.tasks?.length ? "No task is like that." : "No task is scheduled: add a [[task]] to the configuration of an agent."),
+    empty: () => (model.tasks?.length ? "No task is like that." : model.tasks ? "No task is scheduled. Add a [[task]] with a command and a cron to the configuration of an agent; its role's leader runs it." : "Looking…"),
   });
 }
 

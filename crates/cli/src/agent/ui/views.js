@@ -225,7 +225,7 @@ function alertList() {
     },
     open: (alert) => open("alert", alert.alert),
     key: (alert) => `alert/${alert.alert}`,
-    empty: () => (model.alerts?.length ? "No alert is like that." : "No alert is configured."),
+    empty: () => (model.alerts?.length ? "No alert is like that." : model.alerts ? "No alert is configured. Set alerting.defaults to true for those that come with Tenure, or add an [[alert]] to the configuration." : "Looking…"),
   });
 }
 
