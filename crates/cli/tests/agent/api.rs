@@ -258,6 +258,22 @@ fn a_drained_node_gives_up_and_a_pinned_role_stays() {
     eventually("a leads", || a.leads("job"));
 }
 
+/// Whoever does not finish what it began is not waited for.
+#[test]
+fn whoever_dawdles_is_cut_off() {
+    let store = Store::file();
+    let agent = Agent::start(&store, "a", &format!("{ROLE}\n[http]\nrequest-timeout = \"3s\""));
+    let send = |bytes: &[u8]| raw(UnixStream::connect(&agent.socket).unwrap(), bytes).unwrap();
+    // Half a head: the connection is closed, with an answer or without.
+    let answer = send(b"GET /livez HTTP/1.1\r\nHost: local");
+    assert!([0, 408].contains(&answer.status), "{answer:?}");
+    let half = b"POST /v1/roles/job/pause HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n\
+                 Connection: close\r\nContent-Length: 100\r\n\r\n{";
+    let answer = send(half);
+    assert_eq!(answer.status, 504, "{answer:?}");
+    assert!(answer.head.contains("application/problem+json"), "{answer:?}");
+}
+
 /// Whatever comes in, the agent answers the next request.
 #[test]
 fn nothing_that_comes_in_harms_it() {

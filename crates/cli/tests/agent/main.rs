@@ -3,6 +3,7 @@
 mod alerts;
 mod alerts_page;
 mod api;
+mod asking;
 mod browser;
 mod campaign;
 mod dashboard;

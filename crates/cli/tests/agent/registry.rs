@@ -1,21 +1,24 @@
 //! Everything that the registries in the code list is touched by a test; what is not fails here.
 
 use std::collections::BTreeSet;
+use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use axum::extract::State;
+use axum::http::StatusCode;
 use tenure::store::{Layer, Memory, Name, Outcome, Store as Registers, StoreError, Write};
 use tenure_cli::agent::campaign::CAMPAIGN_EVENTS;
 use tenure_cli::agent::config::Config;
 use tenure_cli::agent::config::layers::Layers;
 use tenure_cli::agent::events::Events;
-use tenure_cli::agent::http::App;
+use tenure_cli::agent::http::{App, look};
 use tenure_cli::agent::metrics::{METRICS, Metrics, StoreMeter};
 
 use crate::described::assert_described;
-use crate::kit::{Agent, Store, eventually};
+use crate::kit::{Agent, Store, eventually, raw};
 
 /// How each endpoint is asked, and what it answers when all is well.
 pub(crate) const ASKED: &[(&str, &str, Option<&str>, u16)] = &[
@@ -117,6 +120,23 @@ fn every_metric_is_there_from_the_beginning_with_its_meaning() {
 }
 
 #[test]
+fn open_metrics_come_to_whoever_asks_for_them() {
+    let store = Store::file();
+    let agent = Agent::start(&store, "a", "[[role]]\nname = \"job\"");
+    let wanted = b"GET /metrics HTTP/1.0\r\nAccept: application/openmetrics-text; version=1.0.0\r\n\r\n";
+    let answer = raw(UnixStream::connect(&agent.socket).unwrap(), wanted).unwrap();
+    assert!(answer.head.contains("content-type: application/openmetrics-text; version=1.0.0"), "{answer:?}");
+    assert!(answer.body.ends_with("\n# EOF\n"), "{}", answer.body);
+    for (name, kind, _) in METRICS {
+        let family = name.strip_suffix("_total").unwrap_or(name);
+        assert!(answer.body.contains(&format!("# TYPE tenure_{family} {kind}\n")), "{family}: {}", answer.body);
+    }
+    let plain = agent.get("/metrics");
+    assert!(plain.head.contains("content-type: text/plain; version=0.0.4"), "{plain:?}");
+    assert!(!plain.body.contains("# EOF"));
+}
+
+#[test]
 fn every_event_of_a_campaign_is_documented() {
     let page = include_str!("../../../../docs/agent.md");
     for (event, meaning) in CAMPAIGN_EVENTS {
@@ -173,6 +193,8 @@ async fn a_loop_that_hangs_is_seen_from_outside() {
     app.roster.sync(&config.roles).await.unwrap();
     let role = Name::new("job").unwrap();
     let leads = || app.roster.lead(&role).is_some();
+    let runtime = tokio::runtime::Handle::current();
+    let livez = || runtime.block_on(look::livez(State(app.clone()))).0;
     tokio::task::block_in_place(|| {
         eventually("it leads", leads);
         assert_eq!(app.stalled(), None);
@@ -180,9 +202,9 @@ async fn a_loop_that_hangs_is_seen_from_outside() {
         eventually("it does not lead", || !leads());
         let text = app.metrics.text(tenure_cli::agent::metrics::Form::Prometheus);
         assert!(text.contains("tenure_is_leader{role=\"job\"} 0"), "{text}");
-        eventually("it is not alive", || app.stalled().is_some());
+        eventually("it is not alive", || livez() == StatusCode::SERVICE_UNAVAILABLE);
         hang.store(false, Ordering::Release);
-        eventually("it is alive again, and leads", || app.stalled().is_none() && leads());
+        eventually("it is alive again, and leads", || livez() == StatusCode::OK && leads());
     });
     app.node.stop().await;
 }
