@@ -10,7 +10,9 @@ fn commands_ask_what_was_named() {
     let (here, there) = (Store::file(), Store::file());
     let ours = Agent::start(&here, "a", "[[role]]\nname = \"ours\"");
     let theirs = Agent::start(&there, "b", "[[role]]\nname = \"theirs\"");
-    eventually("both are led", || ours.role("ours")["state"] == "led" && theirs.role("theirs")["state"] == "led");
+    eventually("both are led", || {
+        ours.role("ours")["state"] == "led" && theirs.role("theirs")["state"] == "led"
+    });
     let (agent, other, store) =
         (ours.socket.display().to_string(), theirs.socket.display().to_string(), there.url());
     // Where commands look for an agent that nobody named.

@@ -17,7 +17,10 @@ fn read(name: &str) -> String {
 
 /// What stands after a key, in each line that has it.
 fn values<'a>(text: &'a str, key: &str) -> Vec<&'a str> {
-    text.lines().filter_map(|line| line.trim_start_matches(['-', ' ']).strip_prefix(key)).map(str::trim).collect()
+    text.lines()
+        .filter_map(|line| line.trim_start_matches(['-', ' ']).strip_prefix(key))
+        .map(str::trim)
+        .collect()
 }
 
 /// Fails unless it is PromQL, and every metric in it is exposed.
@@ -109,15 +112,18 @@ fn words(list: &str) -> Vec<&str> {
 
 #[test]
 fn the_sidecar_reads_its_configuration_and_its_probes_answer() {
-    let text = read("kubernetes-sidecar.yaml");
+    let (text, image) = (read("kubernetes-sidecar.yaml"), read("Dockerfile"));
     let block = text.split_once("tenure.toml: |\n").unwrap().1.split_once("---").unwrap().0;
     let config: String = block.lines().map(|line| format!("{}\n", line.trim())).collect();
     print_config(&words(values(&text, "args:")[0]), &config);
 
     let store = Store::file();
     let agent = Agent::start(&store, "a", "[[role]]\nname = \"scheduler\"\nmode = \"campaign\"");
-    let probes: Vec<Vec<&str>> =
-        values(&text, "exec:").into_iter().map(words).chain([words(values(&read("Dockerfile"), "HEALTHCHECK")[0])]).collect();
+    let probes: Vec<Vec<&str>> = values(&text, "exec:")
+        .into_iter()
+        .map(words)
+        .chain([words(values(&image, "HEALTHCHECK")[0])])
+        .collect();
     assert_eq!(probes.len(), 3, "{probes:?}");
     for probe in probes {
         let socket = PathBuf::from(&agent.socket);

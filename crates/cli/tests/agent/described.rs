@@ -86,6 +86,10 @@ fn the_description_hangs_together() {
         for (method, operation) in item.as_object().unwrap() {
             ids.push(operation["operationId"].as_str().unwrap());
             let responses = operation["responses"].as_object().unwrap();
+            for (status, response) in responses {
+                let said = response["description"].as_str().or(response["$ref"].as_str());
+                assert!(said.is_some_and(|text| !text.is_empty()), "{method} {path}: {status} says nothing");
+            }
             for always in ["401", "403", "421", "429"] {
                 assert!(responses.contains_key(always), "{method} {path}: {always}");
             }

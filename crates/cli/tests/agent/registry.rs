@@ -129,7 +129,11 @@ fn open_metrics_come_to_whoever_asks_for_them() {
     assert!(answer.body.ends_with("\n# EOF\n"), "{}", answer.body);
     for (name, kind, _) in METRICS {
         let family = name.strip_suffix("_total").unwrap_or(name);
-        assert!(answer.body.contains(&format!("# TYPE tenure_{family} {kind}\n")), "{family}: {}", answer.body);
+        assert!(
+            answer.body.contains(&format!("# TYPE tenure_{family} {kind}\n")),
+            "{family}: {}",
+            answer.body
+        );
     }
     let plain = agent.get("/metrics");
     assert!(plain.head.contains("content-type: text/plain; version=0.0.4"), "{plain:?}");

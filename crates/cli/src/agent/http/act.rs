@@ -29,6 +29,18 @@ pub struct Ask {
     /// For whom the client asks; kept beside who the client is.
     #[serde(default)]
     pub by: Option<String>,
+}
+
+/// Why, who says so, and how long it may take.
+#[derive(Debug, Default, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct WaitAsk {
+    /// Why; kept in the audit trail.
+    #[serde(default)]
+    pub why: String,
+    /// For whom the client asks; kept beside who the client is.
+    #[serde(default)]
+    pub by: Option<String>,
     /// How long to wait for it, such as `30s`.
     #[serde(default)]
     #[schema(value_type = Option<SpanText>)]
@@ -103,7 +115,7 @@ pub struct Undo {
 /// Each of these says for whom it is asked.
 macro_rules! for_whom {
     ($($ask:ty),*) => {$(
-        impl ForWhom for $ask {
+        impl $crate::agent::http::extract::ForWhom for $ask {
             fn by(&self) -> Option<&str> {
                 self.by.as_deref()
             }
@@ -111,7 +123,7 @@ macro_rules! for_whom {
     )*};
 }
 pub(super) use for_whom;
-for_whom!(Ask, TransferAsk, PinAsk, EligibleAsk);
+for_whom!(Ask, WaitAsk, TransferAsk, PinAsk, EligibleAsk);
 
 impl ForWhom for Undo {
     const IN_QUERY: bool = true;
@@ -189,9 +201,9 @@ pub async fn cancel(Asked { app, subject: role, ask, operator }: Asked<Undo>) ->
 /// Makes the leader of a role give it up, and answers when somebody leads again.
 #[utoipa::path(
     post, path = "/v1/roles/{role}/step-down", params(("role" = NameText, Path, description = "The role")),
-    request_body = Ask, responses((status = 200, body = Done))
+    request_body = WaitAsk, responses((status = 200, body = Done))
 )]
-pub async fn step_down(Asked { app, subject: role, ask, operator }: Asked<Ask>) -> Answer {
+pub async fn step_down(Asked { app, subject: role, ask, operator }: Asked<WaitAsk>) -> Answer {
     let wait = patience(&app, ask.wait.as_deref())?;
     let leader = operator.step_down(&role, &ask.why, wait).await?;
     Ok(Json(led(format!("{} leads {role}", leader.node), leader)))
@@ -200,9 +212,9 @@ pub async fn step_down(Asked { app, subject: role, ask, operator }: Asked<Ask>) 
 /// Lets nobody lead a role. Names the leader that has not given up in time, if there is one.
 #[utoipa::path(
     post, path = "/v1/roles/{role}/pause", params(("role" = NameText, Path, description = "The role")),
-    request_body = Ask, responses((status = 200, body = Done))
+    request_body = WaitAsk, responses((status = 200, body = Done))
 )]
-pub async fn pause(Asked { app, subject: role, ask, operator }: Asked<Ask>) -> Answer {
+pub async fn pause(Asked { app, subject: role, ask, operator }: Asked<WaitAsk>) -> Answer {
     let wait = patience(&app, ask.wait.as_deref())?;
     let still = operator.pause(&role, &ask.why, wait).await?;
     let done = format!("{role} is paused");

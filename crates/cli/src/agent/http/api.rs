@@ -2,7 +2,6 @@
 
 use utoipa::openapi::path::{Operation, ParameterIn};
 use utoipa::openapi::response::Response;
-use utoipa::openapi::schema::{Schema, SchemaType, Type};
 use utoipa::openapi::{ContentBuilder, OpenApi as Description, Ref, RefOr, ResponseBuilder};
 use utoipa::{Modify, OpenApi};
 
@@ -113,38 +112,49 @@ fn complete(path: &str, asks: Asks, operation: &mut Operation) {
     let own = &mut operation.responses.responses;
     // What handlers call a problem is the one that all share.
     for (status, response) in own.iter_mut() {
-        if let (RefOr::T(found), Ok(status)) = (&*response, status.parse())
-            && is_problem(found)
-        {
+        let (RefOr::T(found), Ok(status)) = (&mut *response, status.parse()) else { continue };
+        if is_problem(found) {
             *response = RefOr::Ref(Ref::from_response_name(name_of(status)));
+        } else if found.description.is_empty() {
+            found.description = meaning(status).to_owned();
         }
     }
     for status in implied(path, asks, operation) {
         let own = &mut operation.responses.responses;
         own.entry(status.to_string()).or_insert_with(|| Ref::from_response_name(name_of(status)).into());
     }
-    operation.parameters.iter_mut().flatten().for_each(never_null);
     if asks == Asks::Head {
         operation.operation_id = operation.operation_id.take().map(|id| format!("{id}_head"));
     }
 }
 
+/// What an answer means that is none of the problems.
+fn meaning(status: u16) -> &'static str {
+    match status {
+        202 => "It is to be done.",
+        503 => "No.",
+        _ => "What was asked for.",
+    }
+}
+
 fn is_problem(response: &Response) -> bool {
     let problem = RefOr::Ref(Ref::from_schema_name("Problem"));
-    let is = |content: &RefOr<utoipa::openapi::Content>| {
-        matches!(content, RefOr::T(content) if content.schema.as_ref() == Some(&problem))
-    };
+    let is = |content: &RefOr<utoipa::openapi::Content>| matches!(content, RefOr::T(content) if content.schema.as_ref() == Some(&problem));
     response.content.values().any(is)
 }
 
 /// What follows from the way something is asked.
 fn implied(path: &str, asks: Asks, operation: &Operation) -> Vec<u16> {
     let mut all = vec![401, 403, 421, 429];
-    let parameters: Vec<&ParameterIn> =
-        operation.parameters.iter().flatten().filter_map(|parameter| match parameter {
+    let parameters: Vec<&ParameterIn> = operation
+        .parameters
+        .iter()
+        .flatten()
+        .filter_map(|parameter| match parameter {
             RefOr::T(parameter) => Some(&parameter.parameter_in),
             RefOr::Ref(_) => None,
-        }).collect();
+        })
+        .collect();
     let has = |place: ParameterIn| parameters.iter().any(|found| **found == place);
     if has(ParameterIn::Path) || has(ParameterIn::Query) || operation.request_body.is_some() {
         all.push(400);
@@ -163,22 +173,4 @@ fn implied(path: &str, asks: Asks, operation: &Operation) -> Vec<u16> {
         all.extend([409, 503]);
     }
     all
-}
-
-/// What comes with a URL can be missing, but not null.
-fn never_null(parameter: &mut RefOr<utoipa::openapi::path::Parameter>) {
-    let RefOr::T(parameter) = parameter else { return };
-    let Some(RefOr::T(schema)) = &mut parameter.schema else { return };
-    match schema {
-        Schema::Object(object) => {
-            if let SchemaType::Array(types) = &mut object.schema_type {
-                types.retain(|one| *one != Type::Null);
-            }
-        }
-        Schema::OneOf(one) => {
-            let null = SchemaType::Type(Type::Null);
-            one.items.retain(|item| !matches!(item, RefOr::T(Schema::Object(object)) if object.schema_type == null));
-        }
-        _ => {}
-    }
 }

@@ -16,12 +16,12 @@ use super::App;
 use super::guard::Acting;
 use super::problem::Problem;
 
-/// A name, as it is described: the grammar is [`Name`]'s.
+/// A name of a role, a node, a task or an alert.
 #[derive(Debug, ToSchema)]
 #[schema(value_type = String, min_length = 1, max_length = 100, pattern = "^[A-Za-z0-9][A-Za-z0-9._-]*$")]
 pub struct NameText(pub String);
 
-/// A time, as it is described, such as `500ms` or `1h 30m`.
+/// How long, such as `500ms` or `1h 30m`.
 #[derive(Debug, ToSchema)]
 #[schema(value_type = String, pattern = "^[0-9]{1,9}(ms|s|m|h|d)( [0-9]{1,9}(ms|s|m|h|d))*$")]
 pub struct SpanText(pub String);
@@ -121,13 +121,18 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Body<T> {
         }
         let bytes = Bytes::from_request(request, state).await;
         let bytes = bytes.map_err(|error| Problem::new(error.status(), error.body_text()))?;
-        serde_json::from_slice(&bytes).map(Self).map_err(|error| wrong("body", error.to_string()))
+        let mut json = serde_json::Deserializer::from_slice(&bytes);
+        let read = serde_path_to_error::deserialize(&mut json);
+        let body = read.map_err(|error| wrong(&error.path().to_string(), error.inner().to_string()))?;
+        json.end().map_err(|error| wrong("body", error.to_string()))?;
+        Ok(Self(body))
     }
 }
 
-/// The field is what the message has between its first backticks; if it has none, this one.
-fn wrong(field: &str, text: String) -> Problem {
-    let field = text.split('`').nth(1).unwrap_or(field).to_owned();
+/// Which field it is: one that is missing, or one too many, is in the message; else it is where the reader stopped.
+fn wrong(place: &str, text: String) -> Problem {
+    let said = text.contains("field `").then(|| text.split('`').nth(1)).flatten();
+    let field = said.unwrap_or(if place == "." { "body" } else { place }).to_owned();
     Problem::field(field, text)
 }
 

@@ -10,14 +10,14 @@ use axum::response::{IntoResponse, Response};
 use tenure::Name;
 use utoipa::OpenApi;
 
+use super::App;
+use super::api::Api;
 use super::extract::{NameText, Params, Subject};
 use super::problem::Problem;
 use super::views::{
     AuditView, ClusterView, DeedView, HistoryView, LeaderView, NAMED, NodeView, NodesPage, PastView,
     ProbeView, RoleView, RolesPage,
 };
-use super::App;
-use super::api::Api;
 use crate::agent::metrics::Form;
 
 type Found<T> = Result<Json<T>, Problem>;
