@@ -71,6 +71,7 @@ fn what_is_wrong_is_named() {
         ("POST", "/v1/roles/job/step-down", Some("{\"wait\": \"5\"}"), 400, "wait"),
         ("POST", "/v1/roles/job/pause", Some("not json"), 400, "body"),
         ("POST", "/v1/roles/job/pause", Some("{} {}"), 400, "body"),
+        ("POST", "/v1/roles/job/pause", Some("[]"), 400, "body"),
         ("POST", "/v1/roles/job/pause", Some("{\"why\": 5}"), 400, "why"),
         ("POST", "/v1/roles/job/resume", Some("{\"wait\": \"5s\"}"), 400, "wait"),
         ("POST", "/v1/roles/job/eligible", Some("{\"eligible\": \"yes\"}"), 400, "eligible"),

@@ -121,6 +121,10 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Body<T> {
         }
         let bytes = Bytes::from_request(request, state).await;
         let bytes = bytes.map_err(|error| Problem::new(error.status(), error.body_text()))?;
+        // A list of values in the right order would do for a reader of structures.
+        if !bytes.trim_ascii_start().starts_with(b"{") {
+            return Err(Problem::field("body", "the body must be a JSON object"));
+        }
         let mut json = serde_json::Deserializer::from_slice(&bytes);
         let read = serde_path_to_error::deserialize(&mut json);
         let body = read.map_err(|error| wrong(&error.path().to_string(), error.inner().to_string()))?;
