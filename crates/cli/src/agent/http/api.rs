@@ -1,7 +1,8 @@
 //! The description of the API, for programs: what handlers say of themselves, and what holds for all of them.
 
-use utoipa::openapi::path::{Operation, ParameterIn};
+use utoipa::openapi::path::{Operation, Parameter, ParameterIn};
 use utoipa::openapi::response::Response;
+use utoipa::openapi::schema::{Schema, SchemaType, Type};
 use utoipa::openapi::{ContentBuilder, OpenApi as Description, Ref, RefOr, ResponseBuilder};
 use utoipa::{Modify, OpenApi};
 
@@ -123,8 +124,19 @@ fn complete(path: &str, asks: Asks, operation: &mut Operation) {
         let own = &mut operation.responses.responses;
         own.entry(status.to_string()).or_insert_with(|| Ref::from_response_name(name_of(status)).into());
     }
+    operation.parameters.iter_mut().flatten().for_each(never_null);
     if asks == Asks::Head {
         operation.operation_id = operation.operation_id.take().map(|id| format!("{id}_head"));
+    }
+}
+
+/// What comes in a URL or a header can be missing, but not null.
+fn never_null(parameter: &mut RefOr<Parameter>) {
+    if let RefOr::T(parameter) = parameter
+        && let Some(RefOr::T(Schema::Object(object))) = &mut parameter.schema
+        && let SchemaType::Array(types) = &mut object.schema_type
+    {
+        types.retain(|one| *one != Type::Null);
     }
 }
 

@@ -30,6 +30,8 @@ function arrive() {
     by(`tab-${one}`).setAttribute("aria-selected", String(one === tab));
     by(`tab-${one}`).tabIndex = one === tab ? 0 : -1;
   }
+  // On a phone not all of them are in sight.
+  by(`tab-${tab}`).scrollIntoView({ block: "nearest", inline: "nearest" });
   detail.show(kind, name);
   views.choose(name ? `${kind}/${name}` : null);
   views.show(tab);

@@ -104,6 +104,8 @@ export function axis(shown, win) {
   const offset = new Date().getTimezoneOffset() * 60_000;
   const ticks = [];
   for (let at = Math.ceil((win.from - offset) / step) * step + offset; at < win.to; at += step) {
+    // A word that would be cut off says nothing.
+    if ((1 - win.share(at)) * width < 56) break;
     const tick = el("span", "tick", step >= 864e5 ? clock(at).slice(0, 10) : clock(at, step < 1000).split(" ").at(-1));
     tick.style.left = `${(win.share(at) * 100).toFixed(3)}%`;
     ticks.push(tick);
@@ -189,6 +191,7 @@ export function legend(shown) {
     entry("short", `less than ${span(ttl / 2)}`),
     entry("long", `up to ${span(2.5 * ttl)}`),
     entry("worst", "longer"),
+    entry("wanted", "paused, or nobody stands"),
   );
 }
 
