@@ -105,7 +105,7 @@ export function axis(shown, win) {
   const ticks = [];
   for (let at = Math.ceil((win.from - offset) / step) * step + offset; at < win.to; at += step) {
     // A word that would be cut off says nothing.
-    if ((1 - win.share(at)) * width < 56) break;
+    if ((1 - win.share(at)) * width < 64) break;
     const tick = el("span", "tick", step >= 864e5 ? clock(at).slice(0, 10) : clock(at, step < 1000).split(" ").at(-1));
     tick.style.left = `${(win.share(at) * 100).toFixed(3)}%`;
     ticks.push(tick);
