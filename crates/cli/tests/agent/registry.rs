@@ -123,7 +123,8 @@ fn every_metric_is_there_from_the_beginning_with_its_meaning() {
 fn open_metrics_come_to_whoever_asks_for_them() {
     let store = Store::file();
     let agent = Agent::start(&store, "a", "[[role]]\nname = \"job\"");
-    eventually("the store is seen", || agent.metric("tenure_sight_age_seconds").is_some());
+    eventually("it leads", || agent.leads("job"));
+    eventually("it is seen", || agent.metric("tenure_leaderless_seconds_total").is_some());
     let wanted = b"GET /metrics HTTP/1.0\r\nAccept: application/openmetrics-text; version=1.0.0\r\n\r\n";
     let answer = raw(UnixStream::connect(&agent.socket).unwrap(), wanted).unwrap();
     assert!(answer.head.contains("content-type: application/openmetrics-text; version=1.0.0"), "{answer:?}");
