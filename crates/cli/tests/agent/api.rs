@@ -285,7 +285,7 @@ fn whoever_dawdles_is_cut_off() {
 #[test]
 fn nothing_that_comes_in_harms_it() {
     let store = Store::file();
-    let agent = Agent::start(&store, "a", &format!("{ROLE}\n[http]\nrequest-timeout = \"3s\""));
+    let agent = Agent::start(&store, "a", &format!("{ROLE}\n[http]\nrequest-timeout = \"30s\""));
     let paths = [
         "/v1/roles",
         "/v1/roles/job",
@@ -318,7 +318,9 @@ fn nothing_that_comes_in_harms_it() {
         let mut bytes = format!("{head}Content-Length: {length}\r\n\r\n").into_bytes();
         bytes.extend_from_slice(&body);
         let answer = raw(UnixStream::connect(&agent.socket).unwrap(), &bytes).unwrap();
-        prop_assert!(answer.status < 500, "{answer:?}");
+        // Whoever does not lead, or not yet, says so with 503.
+        let no = path == "/leader/job" && answer.status == 503;
+        prop_assert!(answer.status < 500 || no, "{answer:?}");
         Ok(())
     });
     ran.unwrap();
