@@ -165,7 +165,7 @@ export function lane(shown, role, tenures, win) {
   parts.forEach((part, index) => {
     const old = shown.children[index];
     const made = old ?? shown.appendChild(el("button", "", [], { type: "button" }));
-    const left = Math.max(-0.01, win.share(part.from)), right = Math.min(1.01, win.share(part.to));
+    const left = Math.max(0, win.share(part.from)), right = Math.min(1.01, win.share(part.to));
     const least = part.gap === undefined ? 2 : 4;
     const wide = Math.max(least, (right - left) * width);
     made.className = part.gap === undefined ? colour(part.tenure.node) : `gap ${tone(part)}`;
