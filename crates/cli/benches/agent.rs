@@ -90,6 +90,7 @@ impl Agent {
 
 #[tokio::main]
 async fn main() {
+    raise_file_limit();
     let span = std::env::var("TENURE_SECONDS").ok().and_then(|text| text.parse().ok()).unwrap_or(20);
     let span = Duration::from_secs(span);
     let agent = Arc::new(Agent::start());
@@ -97,6 +98,14 @@ async fn main() {
     let at_rest = rest(&agent, span).await;
     let under_load = load(&agent, span).await;
     assert!(at_rest && under_load, "what docs/agent.md says of it does not hold");
+}
+
+/// This process holds the other end of every stream.
+fn raise_file_limit() {
+    use rustix::process::{Resource, getrlimit, setrlimit};
+    let mut limit = getrlimit(Resource::Nofile);
+    limit.current = limit.maximum;
+    setrlimit(Resource::Nofile, limit).expect("as many open files as the system allows");
 }
 
 async fn rest(agent: &Agent, span: Duration) -> bool {

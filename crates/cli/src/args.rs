@@ -114,6 +114,9 @@ pub enum Verb {
     Alerts(AlertsArgs),
     /// Show what operators did, and why
     Audit,
+    /// Ask an agent whether it is alive, is ready, or leads a role; exits with 0 or 1
+    #[command(subcommand)]
+    Probe(ProbeVerb),
     /// Check settings or a whole configuration, and print what follows from them
     Check(CheckArgs),
     /// Tell what the store can promise, and what is wrong with it
@@ -457,6 +460,20 @@ pub enum AlertsVerb {
     Silence(SilenceArgs),
     /// Let people be told of it again
     Unsilence(AlertArgs),
+}
+
+/// `tenure probe`
+#[derive(Debug, Clone, Subcommand)]
+pub enum ProbeVerb {
+    /// Its election loop turns
+    Live,
+    /// It sees the store; never tied to leading
+    Ready,
+    /// Its node leads the role at this very moment
+    Leader {
+        /// The role
+        role: Name,
+    },
 }
 
 /// An alert.

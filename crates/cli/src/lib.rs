@@ -64,6 +64,7 @@ async fn dispatch(cli: Cli) -> Result<Exit, Exit> {
         Verb::Eligible(args) => verbs::ask::eligible(&common, &args).await,
         Verb::Alerts(args) => verbs::alerts::main(&common, &args).await,
         Verb::Audit => verbs::audit::main(&common).await,
+        Verb::Probe(verb) => verbs::probe::main(&common, &verb).await,
         Verb::Check(args) => verbs::check::main(&common, &args),
         Verb::Doctor => verbs::doctor::main(&common).await,
         Verb::Schema(args) => verbs::schema::main(&common, &args),

@@ -52,7 +52,7 @@ impl Agent {
         Ok(agent)
     }
 
-    async fn send(&self, method: Method, path: &str, body: Option<Value>) -> Result<Response, Exit> {
+    async fn request(&self, method: Method, path: &str, body: Option<Value>) -> Result<Response, Exit> {
         let mut request = self.http.request(method, format!("{}{path}", self.base));
         if let Ok(token) = std::env::var("TENURE_AGENT_TOKEN") {
             request = request.header("authorization", format!("Bearer {token}"));
@@ -60,7 +60,11 @@ impl Agent {
         if let Some(body) = body {
             request = request.header("content-type", "application/json").body(body.to_string());
         }
-        let response = request.send().await.map_err(|error| unreachable(&self.place, &error))?;
+        request.send().await.map_err(|error| unreachable(&self.place, &error))
+    }
+
+    async fn send(&self, method: Method, path: &str, body: Option<Value>) -> Result<Response, Exit> {
+        let response = self.request(method, path, body).await?;
         if response.status().is_success() {
             return Ok(response);
         }
@@ -91,6 +95,18 @@ impl Agent {
         self.ask(Method::GET, path, None).await
     }
 
+    /// What a probe answers: whether the answer is yes, and what it says.
+    ///
+    /// # Errors
+    /// If it does not answer.
+    pub async fn probe(&self, path: &str) -> Result<(bool, Value), Exit> {
+        let response = self.request(Method::GET, path, None).await?;
+        let well = response.status().is_success();
+        let text = response.text().await.map_err(|error| unreachable(&self.place, &error))?;
+        let said = serde_json::from_str(&text).map_err(|error| self.odd(&error.to_string()))?;
+        Ok((well, said))
+    }
+
     /// Every alert, as the agent evaluates it.
     ///
     /// # Errors
@@ -104,16 +120,26 @@ impl Agent {
     /// # Errors
     /// If it refuses.
     pub async fn alert(&self, alert: &Name, deed: &str, body: Value) -> Result<Done, Exit> {
-        let path = format!("/v1/alerts/{alert}/{deed}");
         match deed {
-            "unsilence" => self.ask(Method::DELETE, &format!("/v1/alerts/{alert}/silence"), None).await,
-            _ => self.act(&path, body).await,
+            "unsilence" => {
+                let why = body["why"].as_str().unwrap_or_default();
+                self.take_back(&format!("/v1/alerts/{alert}/silence"), why).await
+            }
+            _ => self.act(&format!("/v1/alerts/{alert}/{deed}"), body).await,
         }
     }
 
     async fn act(&self, path: &str, mut body: Value) -> Result<Done, Exit> {
         body["by"] = crate::verbs::whoami().into();
         self.ask(Method::POST, path, Some(body)).await
+    }
+
+    /// What takes something back says why behind the question mark.
+    async fn take_back(&self, path: &str, why: &str) -> Result<Done, Exit> {
+        let by = crate::verbs::whoami();
+        let url = reqwest::Url::parse_with_params(&self.base, [("why", why), ("by", &by)]);
+        let url = url.map_err(|error| Exit::Usage(format!("{}: {error}", self.base)))?;
+        self.ask(Method::DELETE, &format!("{path}?{}", url.query().unwrap_or_default()), None).await
     }
 
     fn odd(&self, why: &str) -> Exit {
@@ -253,7 +279,7 @@ impl Agent {
         let path = format!("/v1/roles/{role}/pin");
         match to {
             Some(node) => self.act(&path, json!({ "node": node.as_str(), "why": why })).await.map(|_| ()),
-            None => self.ask::<Done>(Method::DELETE, &path, None).await.map(|_| ()),
+            None => self.take_back(&path, why).await.map(|_| ()),
         }
     }
 
@@ -265,7 +291,7 @@ impl Agent {
         let path = format!("/v1/nodes/{node}/drain");
         match drain {
             true => self.act(&path, json!({ "why": why })).await.map(|_| ()),
-            false => self.ask::<Done>(Method::DELETE, &path, None).await.map(|_| ()),
+            false => self.take_back(&path, why).await.map(|_| ()),
         }
     }
 
@@ -334,7 +360,7 @@ impl Agent {
     /// # Errors
     /// If the agent cannot be reached.
     pub async fn withdraw_request(&self, role: &Name) -> Result<bool, Exit> {
-        match self.ask::<Done>(Method::DELETE, &format!("/v1/roles/{role}/transfer"), None).await {
+        match self.take_back(&format!("/v1/roles/{role}/transfer"), "interrupted").await {
             Ok(_) => Ok(true),
             Err(Exit::No(_)) => Ok(false),
             Err(exit) => Err(exit),

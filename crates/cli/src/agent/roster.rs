@@ -326,13 +326,6 @@ impl Place {
     }
 }
 
-/// Leads whenever elected. There is no work here that would have to stop first.
-pub(super) async fn lead_it(candidate: Candidate) {
-    while let Some(tenure) = candidate.elected().await {
-        let _ = tenure.hold(|lead| async move { lead.draining().await }).await;
-    }
-}
-
 /// Gives a schedule other tasks, if they are others: what is as it was is not disturbed.
 fn replace(schedule: &Schedule, tasks: &[TaskSettings]) -> Result<(), Refused> {
     let mut wanted: Vec<&TaskSettings> = tasks.iter().collect();

@@ -30,7 +30,7 @@ pub async fn main(common: &Common, args: &AlertsArgs) -> Result<Exit, Exit> {
         }
         Some(AlertsVerb::Acknowledge(args)) => ("acknowledge", &args.alert, json!({ "why": args.why })),
         Some(AlertsVerb::Resolve(args)) => ("resolve", &args.alert, json!({ "why": args.why })),
-        Some(AlertsVerb::Unsilence(args)) => ("unsilence", &args.alert, json!({})),
+        Some(AlertsVerb::Unsilence(args)) => ("unsilence", &args.alert, json!({ "why": args.why })),
         Some(AlertsVerb::Silence(args)) => {
             let span = humantime::format_duration(args.span).to_string();
             ("silence", &args.alert.alert, json!({ "why": args.alert.why, "for": span }))

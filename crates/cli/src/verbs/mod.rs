@@ -8,6 +8,7 @@ pub mod doctor;
 pub mod history;
 pub mod nodes;
 pub mod peers;
+pub mod probe;
 pub mod schema;
 pub mod shell;
 pub mod source;

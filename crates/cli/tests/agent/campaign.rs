@@ -164,6 +164,11 @@ fn never_two_clients_work_on_postgres() {
 }
 
 #[test]
+fn never_two_clients_work_on_mariadb() {
+    never_two(&Store::mysql());
+}
+
+#[test]
 fn the_shell_example_works_while_it_leads() {
     let store = Store::file();
     let (agent, dir) = (Agent::start(&store, "a", ROLE), tempfile::tempdir().unwrap());
@@ -241,4 +246,28 @@ fn a_role_that_the_agent_holds_is_not_campaigned_for() {
     let refused = agent.get("/v1/campaign/job");
     assert_eq!(refused.status, 409, "{refused:?}");
     assert!(refused.json()["detail"].as_str().unwrap().contains("mode = \"campaign\""));
+}
+
+/// An agent that stops asks its client first, and gives the role up as soon as that is ready.
+#[test]
+fn a_client_is_told_to_stop_when_its_agent_stops() {
+    let store = Store::file();
+    let mut agent = Agent::start(&store, "a", ROLE);
+    let mut stream = agent.stream("/v1/campaign/job", None);
+    let token = stream.until("elected")["token"].as_u64().unwrap();
+    agent.process.signal(Signal::TERM);
+    let draining = stream.until("draining");
+    assert_eq!(draining["token"], token, "{draining}");
+    assert!(draining["deadline"]["remaining_ms"].is_u64(), "{draining}");
+    let ready = agent.post("/v1/campaign/job/ready", &json!({ "token": token }));
+    assert_eq!(ready.status, 200, "{ready:?}");
+    let mut ended = None;
+    eventually("it ends", || {
+        ended = agent.process.ended();
+        ended.is_some()
+    });
+    assert_eq!(ended, Some(0), "{}", agent.log());
+    let other = Agent::start(&store, "b", ROLE);
+    let next = other.stream("/v1/campaign/job", None).until("elected");
+    assert!(next["token"].as_u64().unwrap() > token, "{next}");
 }

@@ -211,8 +211,14 @@ async fn other_acts(browser: &Browser, watched: &Agent) {
     browser.says("node-state", "drained").await;
     browser.says("node-roles", "nothing").await;
     browser.click("undrain").await;
+    browser.types("confirm-why", "it has one").await;
     browser.click("confirm-yes").await;
     browser.says("node-state", "live").await;
+    eventually("that is on record, with why", || {
+        let deeds = watched.get("/v1/audit").json()["deeds"].clone();
+        let last = deeds.as_array().and_then(|deeds| deeds.last()).cloned().unwrap_or_default();
+        last["act"] == "undrain" && last["why"] == "it has one"
+    });
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -259,7 +265,12 @@ async fn ten_thousand_roles_cost_what_thirty_cost() {
     let port = free_port();
     let one = agent(&store, "web-1", port, "read");
     eventually("it leads", || one.leads("scheduler") && one.get("/v1/roles/scheduler").status == 200);
-    copies(&store, ROLES).await;
+    copies(&store, Kind::Role, "scheduler", ROLES).await;
+    // Fifty nodes, of which one beats for all.
+    copies(&store, Kind::Node, "web-1", 50).await;
+    eventually("they are seen", || one.get("/v1/nodes?limit=20").json()["total"] == 51);
+    let page = one.get("/v1/nodes?limit=20&after=copy-00019").json();
+    assert_eq!((&page["nodes"][0]["node"], &page["next"]), (&json!("copy-00020"), &json!("copy-00039")));
     let browser = Browser::open(&url(port, ""), Size::Desk).await;
     browser.says("tab-roles", &(ROLES + 3).to_string()).await;
     let all = format!("document.querySelector('[data-item=role]')?.ariaSetSize === '{}'", ROLES + 3);
@@ -275,6 +286,13 @@ async fn ten_thousand_roles_cost_what_thirty_cost() {
     browser.says("roles", "copy-05000").await;
     bounded(browser.run(rows).await);
     browser.picture("ten-thousand").await;
+    browser.click("tab-nodes").await;
+    browser.says("tab-nodes", "51").await;
+    browser.until("document.querySelector('[data-item=node]')?.ariaSetSize === '51'").await;
+    browser.run("document.querySelector('#nodes .scroll').scrollTop = 1e9").await;
+    browser.says("nodes", "web-1").await;
+    browser.picture("fifty-nodes").await;
+    browser.click("tab-roles").await;
     browser.types("search", "copy-0424").await;
     browser.until("document.querySelectorAll('[data-item=role]').length === 10").await;
     browser.says("role", "copy-04242").await;
@@ -352,17 +370,16 @@ async fn tasks_are_seen_live_and_asked_for_by_clicking() {
     browser.close().await;
 }
 
-/// Many roles, led by whoever leads the first.
-async fn copies(store: &Store, count: usize) {
+/// Many roles, led by whoever leads the first; or many nodes, alive as long as the first is.
+async fn copies(store: &Store, kind: Kind, of: &str, count: usize) {
     let registers = tenure::store::open(&store.url()).unwrap();
     let namespace = Name::new(tenure::DEFAULT_NAMESPACE).unwrap();
     let cluster =
         registers.read(&namespace, &Query { keys: vec![Key::Cluster], kinds: vec![] }).await.unwrap();
     let cluster: Value = cluster[0].value.parse().unwrap();
     let epoch = tenure::store::Epoch(cluster["epoch"].as_u64().unwrap());
-    let key = |name: &str| Key::Named(epoch, Kind::Role, Name::new(name).unwrap());
-    let first =
-        registers.read(&namespace, &Query { keys: vec![key("scheduler")], kinds: vec![] }).await.unwrap();
+    let key = |name: &str| Key::Named(epoch, kind, Name::new(name).unwrap());
+    let first = registers.read(&namespace, &Query { keys: vec![key(of)], kinds: vec![] }).await.unwrap();
     let writes: Vec<Write> = (0..count)
         .map(|number| Write {
             key: key(&format!("copy-{number:05}")),
@@ -397,9 +414,20 @@ async fn on_a_phone_and_with_a_token() {
     browser.run("document.getElementById('token-form').requestSubmit()").await;
     browser.says("roles", "scheduler").await;
     // Nothing sticks out to the right, in any view, and details cover the page.
-    for view in ["roles", "nodes", "timeline", "events", "audit", "tasks", "roles/role/scheduler"] {
+    for view in ["roles", "nodes", "timeline", "events", "audit", "tasks", "alerts", "roles/role/scheduler"] {
         browser.run(&format!("location.hash = '{view}'")).await;
         browser.until("document.documentElement.scrollWidth <= 390 && innerWidth <= 390").await;
+        // The tab of what is shown is in sight, too.
+        let tab = "document.querySelector('[role=tab][aria-selected=true]').getBoundingClientRect()";
+        let name = view.split('/').next().unwrap();
+        let chosen = format!("document.getElementById('tab-{name}').ariaSelected === 'true'");
+        browser.until(&format!("{chosen} && {tab}.left >= 0 && {tab}.right <= 391")).await;
+        match view {
+            // Where there is nothing, it says how to get something.
+            "tasks" => browser.says("tasks", "Add a [[task]]").await,
+            "alerts" => browser.says("alerts", "no-leader").await,
+            _ => {}
+        }
     }
     browser.says("role-state", "led").await;
     browser.until("document.getElementById('detail').getBoundingClientRect().width === innerWidth").await;

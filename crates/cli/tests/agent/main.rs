@@ -3,9 +3,12 @@
 mod alerts;
 mod alerts_page;
 mod api;
+mod asking;
 mod browser;
 mod campaign;
 mod dashboard;
+mod deploy;
+mod described;
 mod duty;
 mod hook;
 mod keys;

@@ -82,6 +82,45 @@ fn a_log_that_nobody_reads_holds_nothing_up() {
     (&reader).read_exact(&mut text).unwrap();
 }
 
+/// A rolling restart is no series of fail-overs, and nobody is paged for it.
+#[test]
+fn a_leader_that_stops_in_order_hands_over_and_one_that_dies_fails_over() {
+    let store = Store::file();
+    // A ttl that no busy machine costs anybody a role.
+    let slow = |command: &mut std::process::Command| _ = command.args(["--set", "timing.ttl=10s"]);
+    let mut agents = ["a", "b", "c"].map(|name| Agent::launch(&store, name, ROLE, slow));
+    let counted = |agent: &Agent, what: &str| agent.metric(&format!("tenure_{what}")).unwrap_or(0.0);
+    for (round, signal) in [Signal::TERM, Signal::KILL].into_iter().enumerate() {
+        let mut leader = None;
+        eventually("all see that somebody leads", || {
+            let mut there =
+                agents.iter_mut().filter_map(|agent| agent.process.ended().is_none().then_some(&*agent));
+            there.all(|agent| agent.role("job")["state"] == "led")
+        });
+        eventually("somebody leads", || {
+            leader =
+                agents.iter_mut().position(|agent| agent.process.ended().is_none() && agent.leads("job"));
+            leader.is_some()
+        });
+        let dying = &mut agents[leader.unwrap()];
+        dying.process.signal(signal);
+        eventually("it ends", || dying.process.ended().is_some());
+        let left: Vec<&Agent> = agents
+            .iter_mut()
+            .filter_map(|agent| agent.process.ended().is_none().then_some(&*agent))
+            .collect();
+        eventually("another leads", || left.iter().any(|agent| agent.leads("job")));
+        let of_all = |what: &str| left.iter().map(|agent| counted(agent, what)).sum::<f64>();
+        eventually("all saw how", || {
+            of_all("handover_seconds_count") + of_all("failover_seconds_count")
+                == (left.len() * (round + 1)) as f64
+        });
+        let failovers = if signal == Signal::KILL { left.len() as f64 } else { 0.0 };
+        assert_eq!(of_all("failover_seconds_count"), failovers, "after {signal:?}");
+        assert_eq!(of_all("failovers_total"), failovers.min(1.0), "after {signal:?}");
+    }
+}
+
 #[test]
 fn the_service_manager_is_told() {
     let (store, dir) = (Store::file(), tempfile::tempdir().unwrap());

@@ -1,26 +1,31 @@
 //! Everything that the registries in the code list is touched by a test; what is not fails here.
 
 use std::collections::BTreeSet;
+use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use axum::extract::State;
+use axum::http::StatusCode;
 use tenure::store::{Layer, Memory, Name, Outcome, Store as Registers, StoreError, Write};
 use tenure_cli::agent::campaign::CAMPAIGN_EVENTS;
 use tenure_cli::agent::config::Config;
 use tenure_cli::agent::config::layers::Layers;
 use tenure_cli::agent::events::Events;
-use tenure_cli::agent::http::App;
+use tenure_cli::agent::http::{App, look};
 use tenure_cli::agent::metrics::{METRICS, Metrics, StoreMeter};
 
-use crate::kit::{Agent, Store, eventually};
+use crate::described::assert_described;
+use crate::kit::{Agent, Store, eventually, raw};
 
 /// How each endpoint is asked, and what it answers when all is well.
-const ASKED: &[(&str, &str, Option<&str>, u16)] = &[
+pub(crate) const ASKED: &[(&str, &str, Option<&str>, u16)] = &[
     ("get", "/livez", None, 200),
     ("get", "/readyz", None, 200),
     ("get", "/leader/{role}", None, 200),
+    ("head", "/leader/{role}", None, 200),
     ("get", "/v1/cluster", None, 200),
     ("get", "/v1/roles", None, 200),
     ("get", "/v1/roles/{role}", None, 200),
@@ -54,6 +59,12 @@ const ASKED: &[(&str, &str, Option<&str>, u16)] = &[
     ("delete", "/v1/nodes/{node}/drain", None, 200),
 ];
 
+/// The path with names of what is there.
+pub(crate) fn concrete(path: &str) -> String {
+    let known = [("{role}", "job"), ("{node}", "a"), ("{task}", "nightly"), ("{alert}", "no-leader")];
+    known.iter().fold(path.to_owned(), |path, (place, name)| path.replace(place, name))
+}
+
 #[test]
 fn every_endpoint_is_served_as_it_is_described() {
     let store = Store::file();
@@ -75,16 +86,14 @@ fn every_endpoint_is_served_as_it_is_described() {
     let asked = ASKED.iter().map(|(method, path, ..)| ((*path).to_owned(), (*method).to_owned())).collect();
     assert_eq!(described, asked, "what is described is what is asked here");
     for (method, path, body, status) in ASKED {
-        let concrete = path.replace("{role}", "job").replace("{node}", "a");
-        let concrete = concrete.replace("{task}", "nightly").replace("{alert}", "no-leader");
+        let concrete = concrete(path);
         if *path == "/v1/events" {
             drop(agent.stream(&concrete, None));
             continue;
         }
         let answer = agent.ask(&method.to_uppercase(), &concrete, *body);
         assert_eq!(answer.status, *status, "{method} {path}: {answer:?}");
-        let known = &api["paths"][path][method]["responses"];
-        assert!(!known[status.to_string()].is_null(), "{method} {path} may answer {status}: {known}");
+        assert_described(&api, method, path, &answer);
         eventually("it leads again", || agent.leads("job") || path.contains("pause") || *method == "post");
     }
 }
@@ -108,6 +117,29 @@ fn every_metric_is_there_from_the_beginning_with_its_meaning() {
     assert!(agent.metric("forge_leader_tenure_seconds{role=\"job\"}").is_some());
     let page = include_str!("../../../../docs/agent.md");
     assert!(page.contains(&tenure_cli::agent::metrics::table()), "{}", tenure_cli::agent::metrics::table());
+}
+
+#[test]
+fn open_metrics_come_to_whoever_asks_for_them() {
+    let store = Store::file();
+    let agent = Agent::start(&store, "a", "[[role]]\nname = \"job\"");
+    eventually("it leads", || agent.leads("job"));
+    eventually("it is seen", || agent.metric("tenure_leaderless_seconds_total").is_some());
+    let wanted = b"GET /metrics HTTP/1.0\r\nAccept: application/openmetrics-text; version=1.0.0\r\n\r\n";
+    let answer = raw(UnixStream::connect(&agent.socket).unwrap(), wanted).unwrap();
+    assert!(answer.head.contains("content-type: application/openmetrics-text; version=1.0.0"), "{answer:?}");
+    assert!(answer.body.ends_with("\n# EOF\n"), "{}", answer.body);
+    for (name, kind, _) in METRICS {
+        let family = name.strip_suffix("_total").unwrap_or(name);
+        assert!(
+            answer.body.contains(&format!("# TYPE tenure_{family} {kind}\n")),
+            "{family}: {}",
+            answer.body
+        );
+    }
+    let plain = agent.get("/metrics");
+    assert!(plain.head.contains("content-type: text/plain; version=0.0.4"), "{plain:?}");
+    assert!(!plain.body.contains("# EOF"));
 }
 
 #[test]
@@ -167,6 +199,8 @@ async fn a_loop_that_hangs_is_seen_from_outside() {
     app.roster.sync(&config.roles).await.unwrap();
     let role = Name::new("job").unwrap();
     let leads = || app.roster.lead(&role).is_some();
+    let runtime = tokio::runtime::Handle::current();
+    let livez = || runtime.block_on(look::livez(State(app.clone()))).0;
     tokio::task::block_in_place(|| {
         eventually("it leads", leads);
         assert_eq!(app.stalled(), None);
@@ -174,9 +208,9 @@ async fn a_loop_that_hangs_is_seen_from_outside() {
         eventually("it does not lead", || !leads());
         let text = app.metrics.text(tenure_cli::agent::metrics::Form::Prometheus);
         assert!(text.contains("tenure_is_leader{role=\"job\"} 0"), "{text}");
-        eventually("it is not alive", || app.stalled().is_some());
+        eventually("it is not alive", || livez() == StatusCode::SERVICE_UNAVAILABLE);
         hang.store(false, Ordering::Release);
-        eventually("it is alive again, and leads", || app.stalled().is_none() && leads());
+        eventually("it is alive again, and leads", || livez() == StatusCode::OK && leads());
     });
     app.node.stop().await;
 }

@@ -80,8 +80,26 @@ fn by_hand(agents: &[Agent], leader: usize) {
     assert!(run(&["resume", "scheduler"]).contains("leads it now"));
     assert!(run(&["step-down", "scheduler"]).contains("stepped down"));
     assert!(run(&["nodes"]).contains(&target));
+    assert!(run(&["pin", "scheduler", "--to", &target, "--why", "it has the disk"]).contains("is tied to"));
+    assert!(run(&["pin", "scheduler", "--why", "all have it now"]).contains("not tied"));
+    let at = (jiff::Timestamp::now() + jiff::SignedDuration::from_secs(3600)).to_string();
+    let transfer = ["transfer", "scheduler", "--to", &target, "--why", "tonight", "--at", &at];
+    assert!(run(&transfer).contains("is to lead scheduler at"));
     assert!(run(&["history", "scheduler"]).contains("transfer"));
-    assert!(run(&["audit"]).contains("upgrade"));
+    let audit = run(&["audit", "--format", "json"]);
+    let audit: serde_json::Value = serde_json::from_str(&audit).unwrap();
+    for (act, why) in [
+        ("pause", "upgrade"),
+        ("pin", "it has the disk"),
+        ("unpin", "all have it now"),
+        ("scheduled", &format!("tonight (at {at})")),
+    ] {
+        let deeds = audit["deeds"].as_array().unwrap();
+        let deed = deeds.iter().find(|deed| deed["act"] == act).unwrap_or_else(|| panic!("{act}: {audit}"));
+        assert_eq!(deed["why"], why, "{deed}");
+        // Who asked, and as whom the agent knows it.
+        assert!(deed["by"].as_str().unwrap().contains('@'), "{deed}");
+    }
 }
 
 #[test]

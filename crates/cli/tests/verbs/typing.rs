@@ -2,7 +2,7 @@
 
 use crate::kit::{Place, bare, ran};
 
-const VERBS: [&str; 26] = [
+const VERBS: [&str; 27] = [
     "run",
     "agent",
     "status",
@@ -20,6 +20,7 @@ const VERBS: [&str; 26] = [
     "eligible",
     "alerts",
     "audit",
+    "probe",
     "check",
     "doctor",
     "schema",

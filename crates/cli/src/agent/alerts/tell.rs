@@ -61,7 +61,7 @@ impl Telling {
         let stands = lock(&self.standing).is_some();
         if wanted && !stands {
             let candidate = app.node.stand(ROLE).start().await?;
-            let leading = tokio::spawn(crate::agent::roster::lead_it(candidate.clone()));
+            let leading = tokio::spawn(lead_it(candidate.clone()));
             *lock(&self.standing) = Some((candidate, leading));
         } else if !wanted && let Some((_, leading)) = lock(&self.standing).take() {
             leading.abort();
@@ -213,6 +213,13 @@ impl Errand {
                 Happened::AlertUntold { alert, target, error }
             }
         });
+    }
+}
+
+/// Leads whenever elected. There is no work here that would have to stop first.
+async fn lead_it(candidate: Candidate) {
+    while let Some(tenure) = candidate.elected().await {
+        let _ = tenure.hold(|lead| async move { lead.draining().await }).await;
     }
 }
 

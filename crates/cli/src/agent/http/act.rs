@@ -1,25 +1,23 @@
 //! Acting: what operators ask for, with who and why on record.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use axum::Json;
-use axum::extract::State;
 use axum::http::StatusCode;
 use serde::Deserialize;
 use tenure::operator::Act;
-use tenure::{Leader, Name, Operator};
+use tenure::{Leader, Name};
 use tokio::task::AbortHandle;
-use utoipa::ToSchema;
+use utoipa::{IntoParams, ToSchema};
 
 use super::App;
-use super::extract::{Body, Subject};
-use super::guard::{Acting, Caller};
+use super::extract::{Asked, ForWhom, NameText, SpanText};
 use super::problem::Problem;
 use super::views::Done;
 
-type Answer = Result<Json<Done>, Problem>;
+pub(super) type Answer = Result<Json<Done>, Problem>;
 
 /// Why, and who says so.
 #[derive(Debug, Default, Deserialize, ToSchema)]
@@ -31,8 +29,21 @@ pub struct Ask {
     /// For whom the client asks; kept beside who the client is.
     #[serde(default)]
     pub by: Option<String>,
+}
+
+/// Why, who says so, and how long it may take.
+#[derive(Debug, Default, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct WaitAsk {
+    /// Why; kept in the audit trail.
+    #[serde(default)]
+    pub why: String,
+    /// For whom the client asks; kept beside who the client is.
+    #[serde(default)]
+    pub by: Option<String>,
     /// How long to wait for it, such as `30s`.
     #[serde(default)]
+    #[schema(value_type = Option<SpanText>)]
     pub wait: Option<String>,
 }
 
@@ -41,6 +52,7 @@ pub struct Ask {
 #[serde(deny_unknown_fields)]
 pub struct TransferAsk {
     /// The node.
+    #[schema(value_type = NameText)]
     pub to: String,
     /// Why; kept in the audit trail.
     #[serde(default)]
@@ -50,9 +62,11 @@ pub struct TransferAsk {
     pub by: Option<String>,
     /// How long to wait for it, such as `30s`.
     #[serde(default)]
+    #[schema(value_type = Option<SpanText>)]
     pub wait: Option<String>,
     /// When, RFC 3339; at once if not said. This agent keeps it in mind, and only as long as it runs.
     #[serde(default)]
+    #[schema(format = DateTime)]
     pub at: Option<String>,
 }
 
@@ -61,6 +75,7 @@ pub struct TransferAsk {
 #[serde(deny_unknown_fields)]
 pub struct PinAsk {
     /// The node.
+    #[schema(value_type = NameText)]
     pub node: String,
     /// Why; kept in the audit trail.
     #[serde(default)]
@@ -82,6 +97,40 @@ pub struct EligibleAsk {
     /// For whom the client asks.
     #[serde(default)]
     pub by: Option<String>,
+}
+
+/// Why something is taken back, and who says so.
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub struct Undo {
+    /// Why; kept in the audit trail.
+    #[serde(default)]
+    pub why: String,
+    /// For whom the client asks; kept beside who the client is.
+    #[serde(default)]
+    pub by: Option<String>,
+}
+
+/// Each of these says for whom it is asked.
+macro_rules! for_whom {
+    ($($ask:ty),*) => {$(
+        impl $crate::agent::http::extract::ForWhom for $ask {
+            fn by(&self) -> Option<&str> {
+                self.by.as_deref()
+            }
+        }
+    )*};
+}
+pub(super) use for_whom;
+for_whom!(Ask, WaitAsk, TransferAsk, PinAsk, EligibleAsk);
+
+impl ForWhom for Undo {
+    const IN_QUERY: bool = true;
+
+    fn by(&self) -> Option<&str> {
+        self.by.as_deref()
+    }
 }
 
 /// Transfers that are to come, one for each role.
@@ -106,22 +155,14 @@ impl Later {
 
 /// Hands a role to a node, and answers when that node leads it; or later, at a given time.
 #[utoipa::path(
-    post, path = "/v1/roles/{role}/transfer", params(("role" = String, Path, description = "The role")),
-    request_body = TransferAsk,
-    responses(
-        (status = 200, body = Done), (status = 202, body = Done), (status = 400, body = Problem),
-        (status = 403, body = Problem), (status = 404, body = Problem), (status = 409, body = Problem),
-    )
+    post, path = "/v1/roles/{role}/transfer", params(("role" = NameText, Path, description = "The role")),
+    request_body = TransferAsk, responses((status = 200, body = Done), (status = 202, body = Done))
 )]
 pub async fn transfer(
-    State(app): State<Arc<App>>,
-    Acting(caller): Acting,
-    Subject(role): Subject,
-    Body(ask): Body<TransferAsk>,
+    Asked { app, subject: role, ask, operator }: Asked<TransferAsk>,
 ) -> Result<(StatusCode, Json<Done>), Problem> {
     let to = Name::new(&ask.to).map_err(|error| Problem::field("to", error.to_string()))?;
     let wait = patience(&app, ask.wait.as_deref())?;
-    let operator = operator(&app, &caller, ask.by.as_deref());
     let Some(at) = &ask.at else {
         let leader = operator.transfer(&role, &to, &ask.why, wait, wait).await?;
         return Ok((StatusCode::OK, Json(led(format!("{to} leads {role}"), leader))));
@@ -145,153 +186,109 @@ pub async fn transfer(
 
 /// Forgets a transfer that is to come, and withdraws one that the leader has not agreed to.
 #[utoipa::path(
-    delete, path = "/v1/roles/{role}/transfer", params(("role" = String, Path, description = "The role")),
-    responses((status = 200, body = Done), (status = 404, body = Problem))
+    delete, path = "/v1/roles/{role}/transfer", params(("role" = NameText, Path, description = "The role"), Undo),
+    responses((status = 200, body = Done))
 )]
-pub async fn cancel(State(app): State<Arc<App>>, Acting(caller): Acting, Subject(role): Subject) -> Answer {
-    let operator = operator(&app, &caller, None);
+pub async fn cancel(Asked { app, subject: role, ask, operator }: Asked<Undo>) -> Answer {
     let later = app.later.cancel(&role);
     if !later && !operator.withdraw_request(&role).await? {
         return Err(Problem::new(StatusCode::NOT_FOUND, format!("no transfer of {role} is open")));
     }
-    operator.note(Act::Cancelled, &role, None, "").await?;
+    operator.note(Act::Cancelled, &role, None, &ask.why).await?;
     Ok(Json(plain(format!("the transfer of {role} is cancelled"))))
 }
 
 /// Makes the leader of a role give it up, and answers when somebody leads again.
 #[utoipa::path(
-    post, path = "/v1/roles/{role}/step-down", params(("role" = String, Path, description = "The role")),
-    request_body = Ask,
-    responses((status = 200, body = Done), (status = 404, body = Problem), (status = 409, body = Problem))
+    post, path = "/v1/roles/{role}/step-down", params(("role" = NameText, Path, description = "The role")),
+    request_body = WaitAsk, responses((status = 200, body = Done))
 )]
-pub async fn step_down(
-    State(app): State<Arc<App>>,
-    Acting(caller): Acting,
-    Subject(role): Subject,
-    Body(ask): Body<Ask>,
-) -> Answer {
+pub async fn step_down(Asked { app, subject: role, ask, operator }: Asked<WaitAsk>) -> Answer {
     let wait = patience(&app, ask.wait.as_deref())?;
-    let leader = operator(&app, &caller, ask.by.as_deref()).step_down(&role, &ask.why, wait).await?;
+    let leader = operator.step_down(&role, &ask.why, wait).await?;
     Ok(Json(led(format!("{} leads {role}", leader.node), leader)))
 }
 
 /// Lets nobody lead a role. Names the leader that has not given up in time, if there is one.
 #[utoipa::path(
-    post, path = "/v1/roles/{role}/pause", params(("role" = String, Path, description = "The role")),
-    request_body = Ask, responses((status = 200, body = Done), (status = 404, body = Problem))
+    post, path = "/v1/roles/{role}/pause", params(("role" = NameText, Path, description = "The role")),
+    request_body = WaitAsk, responses((status = 200, body = Done))
 )]
-pub async fn pause(
-    State(app): State<Arc<App>>,
-    Acting(caller): Acting,
-    Subject(role): Subject,
-    Body(ask): Body<Ask>,
-) -> Answer {
+pub async fn pause(Asked { app, subject: role, ask, operator }: Asked<WaitAsk>) -> Answer {
     let wait = patience(&app, ask.wait.as_deref())?;
-    let still = operator(&app, &caller, ask.by.as_deref()).pause(&role, &ask.why, wait).await?;
+    let still = operator.pause(&role, &ask.why, wait).await?;
     let done = format!("{role} is paused");
     Ok(Json(Done { leader: still.map(|leader| leader.to_string()), ..plain(done) }))
 }
 
 /// Lets a role be led again.
 #[utoipa::path(
-    post, path = "/v1/roles/{role}/resume", params(("role" = String, Path, description = "The role")),
-    request_body = Ask, responses((status = 200, body = Done), (status = 404, body = Problem))
+    post, path = "/v1/roles/{role}/resume", params(("role" = NameText, Path, description = "The role")),
+    request_body = Ask, responses((status = 200, body = Done))
 )]
-pub async fn resume(
-    State(app): State<Arc<App>>,
-    Acting(caller): Acting,
-    Subject(role): Subject,
-    Body(ask): Body<Ask>,
-) -> Answer {
-    let was = operator(&app, &caller, ask.by.as_deref()).resume(&role, &ask.why).await?;
+pub async fn resume(Asked { subject: role, ask, operator, .. }: Asked<Ask>) -> Answer {
+    let was = operator.resume(&role, &ask.why).await?;
     Ok(Json(plain(if was { format!("{role} is resumed") } else { format!("{role} was not paused") })))
 }
 
 /// Ties a role to a node.
 #[utoipa::path(
-    post, path = "/v1/roles/{role}/pin", params(("role" = String, Path, description = "The role")),
-    request_body = PinAsk, responses((status = 200, body = Done), (status = 400, body = Problem))
+    post, path = "/v1/roles/{role}/pin", params(("role" = NameText, Path, description = "The role")),
+    request_body = PinAsk, responses((status = 200, body = Done))
 )]
-pub async fn pin(
-    State(app): State<Arc<App>>,
-    Acting(caller): Acting,
-    Subject(role): Subject,
-    Body(ask): Body<PinAsk>,
-) -> Answer {
+pub async fn pin(Asked { subject: role, ask, operator, .. }: Asked<PinAsk>) -> Answer {
     let node = Name::new(&ask.node).map_err(|error| Problem::field("node", error.to_string()))?;
     let done = format!("{role} is tied to {node}");
-    operator(&app, &caller, ask.by.as_deref()).pin(&role, Some(node), &ask.why).await?;
+    operator.pin(&role, Some(node), &ask.why).await?;
     Ok(Json(plain(done)))
 }
 
 /// Unties a role.
 #[utoipa::path(
-    delete, path = "/v1/roles/{role}/pin", params(("role" = String, Path, description = "The role")),
+    delete, path = "/v1/roles/{role}/pin", params(("role" = NameText, Path, description = "The role"), Undo),
     responses((status = 200, body = Done))
 )]
-pub async fn unpin(State(app): State<Arc<App>>, Acting(caller): Acting, Subject(role): Subject) -> Answer {
-    operator(&app, &caller, None).pin(&role, None, "").await?;
+pub async fn unpin(Asked { subject: role, ask, operator, .. }: Asked<Undo>) -> Answer {
+    operator.pin(&role, None, &ask.why).await?;
     Ok(Json(plain(format!("{role} is not tied to a node"))))
 }
 
 /// Makes this agent's node claim a role, or only follow, until it is told otherwise or reads its configuration again.
 #[utoipa::path(
-    post, path = "/v1/roles/{role}/eligible", params(("role" = String, Path, description = "The role")),
-    request_body = EligibleAsk,
-    responses((status = 200, body = Done), (status = 404, body = Problem), (status = 409, body = Problem))
+    post, path = "/v1/roles/{role}/eligible", params(("role" = NameText, Path, description = "The role")),
+    request_body = EligibleAsk, responses((status = 200, body = Done))
 )]
-pub async fn eligible(
-    State(app): State<Arc<App>>,
-    Acting(caller): Acting,
-    Subject(role): Subject,
-    Body(ask): Body<EligibleAsk>,
-) -> Answer {
+pub async fn eligible(Asked { app, subject: role, ask, operator }: Asked<EligibleAsk>) -> Answer {
     let node = app.node.name();
     let act = if ask.eligible { Act::Eligible } else { Act::Ineligible };
     app.roster.set_eligible(&role, ask.eligible)?;
-    operator(&app, &caller, ask.by.as_deref()).note(act, &role, Some(node), &ask.why).await?;
+    operator.note(act, &role, Some(node), &ask.why).await?;
     let does = if ask.eligible { "claims" } else { "does not claim" };
     Ok(Json(plain(format!("{node} {does} {role}"))))
 }
 
 /// Makes a node give up its roles and stand for none.
 #[utoipa::path(
-    post, path = "/v1/nodes/{node}/drain", params(("node" = String, Path, description = "The node")),
-    request_body = Ask, responses((status = 200, body = Done), (status = 404, body = Problem))
+    post, path = "/v1/nodes/{node}/drain", params(("node" = NameText, Path, description = "The node")),
+    request_body = Ask, responses((status = 200, body = Done))
 )]
-pub async fn drain(
-    State(app): State<Arc<App>>,
-    Acting(caller): Acting,
-    Subject(node): Subject,
-    Body(ask): Body<Ask>,
-) -> Answer {
+pub async fn drain(Asked { app, subject: node, ask, operator }: Asked<Ask>) -> Answer {
     if app.sight.seen().snapshot.node(&node).is_none() {
         let detail = format!("there is no node {node}; /v1/nodes lists those there are");
-        return Err(Problem {
-            field: Some("node".to_owned()),
-            ..Problem::new(StatusCode::NOT_FOUND, detail)
-        });
+        return Err(Problem::missing("node", detail));
     }
-    operator(&app, &caller, ask.by.as_deref()).drain(&node, true, &ask.why).await?;
+    operator.drain(&node, true, &ask.why).await?;
     Ok(Json(plain(format!("{node} is drained"))))
 }
 
 /// Lets a node stand again.
 #[utoipa::path(
-    delete, path = "/v1/nodes/{node}/drain", params(("node" = String, Path, description = "The node")),
+    delete, path = "/v1/nodes/{node}/drain", params(("node" = NameText, Path, description = "The node"), Undo),
     responses((status = 200, body = Done))
 )]
-pub async fn undrain(State(app): State<Arc<App>>, Acting(caller): Acting, Subject(node): Subject) -> Answer {
-    operator(&app, &caller, None).drain(&node, false, "").await?;
+pub async fn undrain(Asked { subject: node, ask, operator, .. }: Asked<Undo>) -> Answer {
+    operator.drain(&node, false, &ask.why).await?;
     Ok(Json(plain(format!("{node} is not drained"))))
-}
-
-/// Who the client is comes from the connection; for whom it asks, it says itself.
-pub(super) fn operator(app: &App, caller: &Caller, by: Option<&str>) -> Operator {
-    app.operator.acting_for(match by {
-        Some(by) if by != caller.who => format!("{by} (as {})", caller.who),
-        _ => caller.who.clone(),
-    })
 }
 
 /// How long to wait: not longer than a request may take.

@@ -13,16 +13,13 @@ use tenure::{Name, Wall};
 use utoipa::ToSchema;
 
 use super::App;
-use super::act::{Ask, operator, plain};
-use super::extract::{Body, Subject};
-use super::guard::{Acting, Caller};
+use super::act::{Answer, Ask, Undo, for_whom, plain};
+use super::extract::{Asked, NameText, SpanText};
 use super::problem::Problem;
 use super::views::{Done, OrderView, stamp};
 use crate::agent::alerts::record::{Episode, Instance, Record, Silence, Told};
 use crate::agent::alerts::{ROLE, Report};
 use crate::output::time::Stamp;
-
-type Answer = Result<Json<Done>, Problem>;
 
 /// Every alert.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
@@ -111,6 +108,7 @@ pub struct ToldView {
 pub struct SilenceAsk {
     /// Such as `2h`; 31 days at most.
     #[serde(rename = "for")]
+    #[schema(value_type = SpanText)]
     pub span: String,
     /// Why; kept in the audit trail.
     #[serde(default)]
@@ -119,6 +117,8 @@ pub struct SilenceAsk {
     #[serde(default)]
     pub by: Option<String>,
 }
+
+for_whom!(SilenceAsk);
 
 /// Every alert: whether it fires, who was told, who looks after it.
 #[utoipa::path(get, path = "/v1/alerts", responses((status = 200, body = AlertsView)))]
@@ -136,60 +136,37 @@ pub async fn alerts(State(app): State<Arc<App>>) -> Json<AlertsView> {
 
 /// Somebody looks after an alert: it is not told again while it goes on.
 #[utoipa::path(
-    post, path = "/v1/alerts/{alert}/acknowledge", params(("alert" = String, Path, description = "The alert")),
-    request_body = Ask,
-    responses((status = 200, body = Done), (status = 404, body = Problem), (status = 409, body = Problem))
+    post, path = "/v1/alerts/{alert}/acknowledge", params(("alert" = NameText, Path, description = "The alert")),
+    request_body = Ask, responses((status = 200, body = Done))
 )]
-pub async fn acknowledge(
-    State(app): State<Arc<App>>,
-    Acting(caller): Acting,
-    Subject(alert): Subject,
-    Body(ask): Body<Ask>,
-) -> Answer {
-    let by = ask.by.as_deref();
-    let change = |episode: &mut Episode, order: Order| episode.acknowledged = Some(order);
-    change_episode(&app, &caller, by, (&alert, Act::Acknowledge, &ask.why), change).await?;
-    Ok(Json(plain(format!("{alert} is acknowledged"))))
+pub async fn acknowledge(asked: Asked<Ask>) -> Answer {
+    change_episode(&asked, Act::Acknowledge, |episode, order| episode.acknowledged = Some(order)).await?;
+    Ok(Json(plain(format!("{} is acknowledged", asked.subject))))
 }
 
 /// An alert is over because a person says so: those who were told are told that, and it stays quiet until its condition
 /// was false once.
 #[utoipa::path(
-    post, path = "/v1/alerts/{alert}/resolve", params(("alert" = String, Path, description = "The alert")),
-    request_body = Ask,
-    responses((status = 200, body = Done), (status = 404, body = Problem), (status = 409, body = Problem))
+    post, path = "/v1/alerts/{alert}/resolve", params(("alert" = NameText, Path, description = "The alert")),
+    request_body = Ask, responses((status = 200, body = Done))
 )]
-pub async fn resolve(
-    State(app): State<Arc<App>>,
-    Acting(caller): Acting,
-    Subject(alert): Subject,
-    Body(ask): Body<Ask>,
-) -> Answer {
-    let by = ask.by.as_deref();
-    let change = |episode: &mut Episode, order: Order| episode.resolved = Some(order);
-    change_episode(&app, &caller, by, (&alert, Act::Resolve, &ask.why), change).await?;
-    Ok(Json(plain(format!("{alert} is resolved"))))
+pub async fn resolve(asked: Asked<Ask>) -> Answer {
+    change_episode(&asked, Act::Resolve, |episode, order| episode.resolved = Some(order)).await?;
+    Ok(Json(plain(format!("{} is resolved", asked.subject))))
 }
 
 /// Nobody is told of an alert for a while.
 #[utoipa::path(
-    post, path = "/v1/alerts/{alert}/silence", params(("alert" = String, Path, description = "The alert")),
-    request_body = SilenceAsk,
-    responses((status = 200, body = Done), (status = 400, body = Problem), (status = 404, body = Problem))
+    post, path = "/v1/alerts/{alert}/silence", params(("alert" = NameText, Path, description = "The alert")),
+    request_body = SilenceAsk, responses((status = 200, body = Done))
 )]
-pub async fn silence(
-    State(app): State<Arc<App>>,
-    Acting(caller): Acting,
-    Subject(alert): Subject,
-    Body(ask): Body<SilenceAsk>,
-) -> Answer {
+pub async fn silence(Asked { app, subject: alert, ask, operator }: Asked<SilenceAsk>) -> Answer {
     const LONGEST: Duration = Duration::from_secs(31 * 24 * 60 * 60);
     let wrong =
         || Problem::field("for", format!("{:?} is not a time such as 30m or 2h, 31 days at most", ask.span));
     let span = humantime::parse_duration(&ask.span).ok().filter(|span| !span.is_zero() && *span <= LONGEST);
     let span = span.ok_or_else(wrong)?;
     known(&app, &alert)?;
-    let operator = operator(&app, &caller, ask.by.as_deref());
     operator.note(Act::Silence, &alert, None, &format!("{} (for {})", ask.why, ask.span)).await?;
     let now = Stamp::now().0;
     let until = Wall(now.0.saturating_add(u64::try_from(span.as_micros()).unwrap_or(u64::MAX)));
@@ -205,17 +182,12 @@ pub async fn silence(
 
 /// An alert is told of again.
 #[utoipa::path(
-    delete, path = "/v1/alerts/{alert}/silence", params(("alert" = String, Path, description = "The alert")),
-    responses((status = 200, body = Done), (status = 404, body = Problem))
+    delete, path = "/v1/alerts/{alert}/silence",
+    params(("alert" = NameText, Path, description = "The alert"), Undo), responses((status = 200, body = Done))
 )]
-pub async fn unsilence(
-    State(app): State<Arc<App>>,
-    Acting(caller): Acting,
-    Subject(alert): Subject,
-) -> Answer {
+pub async fn unsilence(Asked { app, subject: alert, ask, operator }: Asked<Undo>) -> Answer {
     known(&app, &alert)?;
-    let operator = operator(&app, &caller, None);
-    operator.note(Act::Unsilence, &alert, None, "").await?;
+    operator.note(Act::Unsilence, &alert, None, &ask.why).await?;
     operator.change_alert(&alert, |kept: Option<Record>| Some(Record { silence: None, ..kept? })).await?;
     Ok(Json(plain(format!("{alert} is not silenced"))))
 }
@@ -225,19 +197,16 @@ fn known(app: &App, alert: &Name) -> Result<(), Problem> {
         return Ok(());
     }
     let detail = format!("there is no alert {alert}; /v1/alerts lists those there are");
-    Err(Problem { field: Some("alert".to_owned()), ..Problem::new(StatusCode::NOT_FOUND, detail) })
+    Err(Problem::missing("alert", detail))
 }
 
 /// Changes what goes on, if anything does: what was asked for is on record first.
 async fn change_episode(
-    app: &App,
-    caller: &Caller,
-    by: Option<&str>,
-    (alert, act, why): (&Name, Act, &str),
+    Asked { app, subject: alert, ask, operator }: &Asked<Ask>,
+    act: Act,
     change: impl Fn(&mut Episode, Order),
 ) -> Result<(), Problem> {
     known(app, alert)?;
-    let operator = operator(app, caller, by);
     let records: Vec<(Name, Record)> = operator.alerts().await?;
     let fires = |(name, record): &(Name, Record)| name == alert && record.episode.is_some();
     let quiet = || {
@@ -250,8 +219,8 @@ async fn change_episode(
     if !records.iter().any(fires) {
         return Err(quiet());
     }
-    operator.note(act, alert, None, why).await?;
-    let order = Order { by: operator.name().to_owned(), why: why.to_owned(), at: Stamp::now().0 };
+    operator.note(act, alert, None, &ask.why).await?;
+    let order = Order { by: operator.name().to_owned(), why: ask.why.clone(), at: Stamp::now().0 };
     let changed = operator
         .change_alert(alert, |kept: Option<Record>| {
             let mut record = kept?;

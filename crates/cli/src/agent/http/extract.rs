@@ -2,17 +2,31 @@
 
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
+use std::sync::Arc;
 
 use axum::body::Bytes;
 use axum::extract::{FromRequest, FromRequestParts, Path, Query, Request};
 use axum::http::request::Parts;
 use axum::http::{StatusCode, header};
 use serde::de::DeserializeOwned;
-use tenure::Name;
+use tenure::{Name, Operator};
+use utoipa::ToSchema;
 
+use super::App;
+use super::guard::Acting;
 use super::problem::Problem;
 
-/// The role or node that the path names.
+/// A name of a role, a node, a task or an alert.
+#[derive(Debug, ToSchema)]
+#[schema(value_type = String, min_length = 1, max_length = 100, pattern = "^[A-Za-z0-9][A-Za-z0-9._-]*$")]
+pub struct NameText(pub String);
+
+/// How long, such as `500ms` or `1h 30m`.
+#[derive(Debug, ToSchema)]
+#[schema(value_type = String, pattern = "^[0-9]{1,9}(ms|s|m|h|d)( [0-9]{1,9}(ms|s|m|h|d))*$")]
+pub struct SpanText(pub String);
+
+/// The role, node, task or alert that the path names.
 #[derive(Debug, Clone)]
 pub struct Subject(pub Name);
 
@@ -107,13 +121,64 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Body<T> {
         }
         let bytes = Bytes::from_request(request, state).await;
         let bytes = bytes.map_err(|error| Problem::new(error.status(), error.body_text()))?;
-        serde_json::from_slice(&bytes).map(Self).map_err(|error| wrong(&error))
+        // A list of values in the right order would do for a reader of structures.
+        if !bytes.trim_ascii_start().starts_with(b"{") {
+            return Err(Problem::field("body", "the body must be a JSON object"));
+        }
+        let mut json = serde_json::Deserializer::from_slice(&bytes);
+        let read = serde_path_to_error::deserialize(&mut json);
+        let body = read.map_err(|error| wrong(&error.path().to_string(), error.inner().to_string()))?;
+        json.end().map_err(|error| wrong("body", error.to_string()))?;
+        Ok(Self(body))
     }
 }
 
-/// The field is what the message has between its first backticks.
-fn wrong(error: &serde_json::Error) -> Problem {
-    let text = error.to_string();
-    let field = text.split('`').nth(1).unwrap_or("body").to_owned();
+/// Which field it is: one that is missing, or one too many, is in the message; else it is where the reader stopped.
+fn wrong(place: &str, text: String) -> Problem {
+    let said = text.contains("field `").then(|| text.split('`').nth(1)).flatten();
+    let field = said.unwrap_or(if place == "." { "body" } else { place }).to_owned();
     Problem::field(field, text)
+}
+
+/// What an operator asks of whatever the path names. Whoever may not act is told so before anything else is looked at.
+#[derive(Debug)]
+pub struct Asked<T> {
+    /// What every request can reach.
+    pub app: Arc<App>,
+    /// The role, node, task or alert.
+    pub subject: Name,
+    /// What is asked.
+    pub ask: T,
+    /// Does it, with who asked on record.
+    pub operator: Operator,
+}
+
+/// What can be asked says for whom.
+pub trait ForWhom: DeserializeOwned {
+    /// Whether it stands behind the question mark: what takes something back has no body.
+    const IN_QUERY: bool = false;
+
+    /// For whom the client asks, if not for itself.
+    fn by(&self) -> Option<&str>;
+}
+
+impl<T: ForWhom> FromRequest<Arc<App>> for Asked<T> {
+    type Rejection = Problem;
+    async fn from_request(request: Request, app: &Arc<App>) -> Result<Self, Problem> {
+        let (mut parts, body) = request.into_parts();
+        let Acting(caller) = Acting::from_request_parts(&mut parts, app).await?;
+        let Subject(subject) = Subject::from_request_parts(&mut parts, app).await?;
+        let ask: T = if T::IN_QUERY {
+            let query = Query::try_from_uri(&parts.uri);
+            query.map_err(|error| wrong("query", error.body_text()))?.0
+        } else {
+            Body::from_request(Request::from_parts(parts, body), app).await?.0
+        };
+        // Who the client is comes from the connection; for whom it asks, it says itself.
+        let operator = app.operator.acting_for(match ask.by() {
+            Some(by) if by != caller.who => format!("{by} (as {})", caller.who),
+            _ => caller.who,
+        });
+        Ok(Self { app: app.clone(), subject, ask, operator })
+    }
 }

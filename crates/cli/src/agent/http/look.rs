@@ -10,13 +10,14 @@ use axum::response::{IntoResponse, Response};
 use tenure::Name;
 use utoipa::OpenApi;
 
-use super::extract::{Params, Subject};
+use super::App;
+use super::api::Api;
+use super::extract::{NameText, Params, Subject};
 use super::problem::Problem;
 use super::views::{
     AuditView, ClusterView, DeedView, HistoryView, LeaderView, NAMED, NodeView, NodesPage, PastView,
     ProbeView, RoleView, RolesPage,
 };
-use super::{Api, App};
 use crate::agent::metrics::Form;
 
 type Found<T> = Result<Json<T>, Problem>;
@@ -42,8 +43,8 @@ pub async fn readyz(State(app): State<Arc<App>>) -> (StatusCode, Json<ProbeView>
 
 /// Whether this node leads the role at this very moment: 200 here, 503 elsewhere. For load balancers.
 #[utoipa::path(
-    get, path = "/leader/{role}", params(("role" = String, Path, description = "The role")),
-    responses((status = 200, body = LeaderView), (status = 503, body = LeaderView), (status = 404, body = Problem))
+    method(get, head), path = "/leader/{role}", params(("role" = NameText, Path, description = "The role")),
+    responses((status = 200, body = LeaderView), (status = 503, body = LeaderView))
 )]
 pub async fn leader(State(app): State<Arc<App>>, Subject(role): Subject) -> Result<Response, Problem> {
     let lead = app.roster.lead(&role);
@@ -119,11 +120,11 @@ fn text(name: &Option<Name>) -> Option<&str> {
 #[utoipa::path(
     get, path = "/v1/roles",
     params(
-        ("after" = Option<String>, Query, description = "The last name of the page before"),
-        ("limit" = Option<usize>, Query, description = "How many, 1 to 1000; 100 if not said"),
+        ("after" = Option<NameText>, Query, description = "The last name of the page before"),
+        ("limit" = Option<usize>, Query, minimum = 1, maximum = 1000, description = "How many; 100 if not said"),
         ("search" = Option<String>, Query, description = "Only names, leaders and states that contain this"),
     ),
-    responses((status = 200, body = RolesPage), (status = 400, body = Problem))
+    responses((status = 200, body = RolesPage))
 )]
 pub async fn roles(State(app): State<Arc<App>>, mut params: Params) -> Found<RolesPage> {
     let (after, limit) = (params.name("after")?, params.number("limit", PAGE.0, PAGE.1)?);
@@ -142,8 +143,8 @@ pub async fn roles(State(app): State<Arc<App>>, mut params: Params) -> Found<Rol
 
 /// One role.
 #[utoipa::path(
-    get, path = "/v1/roles/{role}", params(("role" = String, Path, description = "The role")),
-    responses((status = 200, body = RoleView), (status = 404, body = Problem))
+    get, path = "/v1/roles/{role}", params(("role" = NameText, Path, description = "The role")),
+    responses((status = 200, body = RoleView))
 )]
 pub async fn role(State(app): State<Arc<App>>, Subject(role): Subject) -> Found<RoleView> {
     let snapshot = app.sight.seen().snapshot;
@@ -154,11 +155,11 @@ pub async fn role(State(app): State<Arc<App>>, Subject(role): Subject) -> Found<
 #[utoipa::path(
     get, path = "/v1/nodes",
     params(
-        ("after" = Option<String>, Query, description = "The last name of the page before"),
-        ("limit" = Option<usize>, Query, description = "How many, 1 to 1000; 100 if not said"),
-        ("named" = Option<usize>, Query, description = "How many roles of each node are named, 0 to 1000; 1000 if not said"),
+        ("after" = Option<NameText>, Query, description = "The last name of the page before"),
+        ("limit" = Option<usize>, Query, minimum = 1, maximum = 1000, description = "How many; 100 if not said"),
+        ("named" = Option<usize>, Query, maximum = 1000, description = "How many roles of each node are named; 1000 if not said"),
     ),
-    responses((status = 200, body = NodesPage), (status = 400, body = Problem))
+    responses((status = 200, body = NodesPage))
 )]
 pub async fn nodes(State(app): State<Arc<App>>, mut params: Params) -> Found<NodesPage> {
     let (after, limit) = (params.name("after")?, params.number("limit", PAGE.0, PAGE.1)?);
@@ -177,11 +178,11 @@ pub async fn nodes(State(app): State<Arc<App>>, mut params: Params) -> Found<Nod
 #[utoipa::path(
     get, path = "/v1/history",
     params(
-        ("role" = Option<String>, Query, description = "Only this role"),
-        ("after" = Option<String>, Query, description = "The last role of the page before"),
-        ("limit" = Option<usize>, Query, description = "How many roles, 1 to 100; 20 if not said"),
+        ("role" = Option<NameText>, Query, description = "Only this role"),
+        ("after" = Option<NameText>, Query, description = "The last role of the page before"),
+        ("limit" = Option<usize>, Query, minimum = 1, maximum = 100, description = "How many roles; 20 if not said"),
     ),
-    responses((status = 200, body = HistoryView), (status = 400, body = Problem), (status = 503, body = Problem))
+    responses((status = 200, body = HistoryView), (status = 503, body = Problem))
 )]
 pub async fn history(State(app): State<Arc<App>>, mut params: Params) -> Found<HistoryView> {
     let (only, after) = (params.name("role")?, params.name("after")?);
@@ -215,19 +216,22 @@ pub async fn audit(State(app): State<Arc<App>>) -> Found<AuditView> {
 }
 
 /// Metrics, in Prometheus text or OpenMetrics.
-#[utoipa::path(get, path = "/metrics", responses((status = 200, body = String, content_type = "text/plain")))]
+#[utoipa::path(
+    get, path = "/metrics",
+    responses((status = 200, content((String = "text/plain"), (String = "application/openmetrics-text"))))
+)]
 pub async fn metrics(State(app): State<Arc<App>>, headers: HeaderMap) -> Response {
     let form = Form::wanted(headers.get(header::ACCEPT).and_then(|accept| accept.to_str().ok()));
     ([(header::CONTENT_TYPE, form.content_type())], app.metrics.text(form)).into_response()
 }
 
 /// This description.
-#[utoipa::path(get, path = "/openapi.json", responses((status = 200, description = "OpenAPI 3.1")))]
+#[utoipa::path(get, path = "/openapi.json", responses((status = 200, description = "OpenAPI 3.1", body = serde_json::Value)))]
 pub async fn openapi() -> Json<utoipa::openapi::OpenApi> {
     Json(Api::openapi())
 }
 
 fn no_such_role(role: &Name) -> Problem {
     let detail = format!("there is no role {role}; /v1/roles lists those there are");
-    Problem { field: Some("role".to_owned()), ..Problem::new(StatusCode::NOT_FOUND, detail) }
+    Problem::missing("role", detail)
 }

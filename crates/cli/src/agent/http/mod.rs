@@ -5,6 +5,7 @@
 
 pub mod act;
 pub mod alerts;
+pub mod api;
 pub mod extract;
 pub mod guard;
 pub mod limits;
@@ -24,7 +25,6 @@ use axum::extract::DefaultBodyLimit;
 use axum::http::{Method, StatusCode};
 use axum::routing::{get, post};
 use tenure::{Node, Operator};
-use utoipa::OpenApi;
 
 use super::alerts::Desk;
 use super::campaign::Campaigns;
@@ -115,49 +115,6 @@ impl App {
         (turned > limit).then(|| format!("the election loop has not turned for {turned:?}"))
     }
 }
-
-/// Everything that can be asked, for programs.
-#[derive(Debug, OpenApi)]
-#[openapi(
-    info(title = "tenure agent", description = "Exactly one leader per role, on the store you already run."),
-    paths(
-        look::livez,
-        look::readyz,
-        look::leader,
-        look::cluster,
-        look::roles,
-        look::role,
-        look::nodes,
-        look::history,
-        look::audit,
-        look::metrics,
-        look::openapi,
-        streams::events,
-        streams::campaign,
-        streams::ready,
-        act::transfer,
-        act::step_down,
-        act::pause,
-        act::resume,
-        act::pin,
-        act::unpin,
-        act::eligible,
-        act::drain,
-        act::undrain,
-        act::cancel,
-        tasks::tasks,
-        tasks::task,
-        tasks::trigger,
-        tasks::pause,
-        tasks::resume,
-        alerts::alerts,
-        alerts::acknowledge,
-        alerts::resolve,
-        alerts::silence,
-        alerts::unsilence,
-    )
-)]
-pub struct Api;
 
 /// Whether answers at this path go on for long.
 #[must_use]

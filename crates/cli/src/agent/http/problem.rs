@@ -34,6 +34,12 @@ impl Problem {
     pub fn field(field: impl Into<String>, detail: impl Into<String>) -> Self {
         Self { field: Some(field.into()), ..Self::new(StatusCode::BAD_REQUEST, detail) }
     }
+
+    /// What a field of the request names is not there.
+    #[must_use]
+    pub fn missing(field: impl Into<String>, detail: impl Into<String>) -> Self {
+        Self { field: Some(field.into()), ..Self::new(StatusCode::NOT_FOUND, detail) }
+    }
 }
 
 impl IntoResponse for Problem {

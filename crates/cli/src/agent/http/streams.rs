@@ -16,7 +16,7 @@ use tokio::sync::mpsc;
 use utoipa::ToSchema;
 
 use super::App;
-use super::extract::{Body, Params, Subject};
+use super::extract::{Body, NameText, Params, Subject};
 use super::guard::{Acting, Caller, Peer, Way};
 use super::limits;
 use super::problem::Problem;
@@ -29,10 +29,10 @@ use crate::agent::events::{Next, Told};
 #[utoipa::path(
     get, path = "/v1/events",
     params(
-        ("role" = Option<String>, Query, description = "Only what is about this role"),
+        ("role" = Option<NameText>, Query, description = "Only what is about this role"),
         ("Last-Event-ID" = Option<String>, Header, description = "The last event that was seen"),
     ),
-    responses((status = 200, body = String, content_type = "text/event-stream"), (status = 429, body = Problem))
+    responses((status = 200, body = String, content_type = "text/event-stream"))
 )]
 pub async fn events(
     State(app): State<Arc<App>>,
@@ -87,10 +87,10 @@ const BUFFER: usize = 4096;
 /// deadline, `renewed` with a later deadline, `draining` when it is to stop and say so by `POST …/ready`, and `lost`.
 /// Closing the stream gives the role up, once the last deadline has passed that the client was told.
 #[utoipa::path(
-    get, path = "/v1/campaign/{role}", params(("role" = String, Path, description = "The role")),
+    get, path = "/v1/campaign/{role}", params(("role" = NameText, Path, description = "The role")),
     responses(
         (status = 200, body = Notice, content_type = "text/event-stream"),
-        (status = 409, body = Problem), (status = 429, body = Problem),
+        (status = 409, body = Problem),
     )
 )]
 pub async fn campaign(
@@ -145,9 +145,9 @@ pub struct Ready {
 
 /// The client that leads under this token has stopped: the role is given up at once.
 #[utoipa::path(
-    post, path = "/v1/campaign/{role}/ready", params(("role" = String, Path, description = "The role")),
+    post, path = "/v1/campaign/{role}/ready", params(("role" = NameText, Path, description = "The role")),
     request_body = Ready,
-    responses((status = 200, body = Done), (status = 404, body = Problem), (status = 400, body = Problem))
+    responses((status = 200, body = Done))
 )]
 pub async fn ready(
     State(app): State<Arc<App>>,
@@ -159,7 +159,7 @@ pub async fn ready(
         return Ok(Json(given_up(&role)));
     }
     let detail = format!("no client of yours leads {role} under token {}", ready.token);
-    Err(Problem { field: Some("token".to_owned()), ..Problem::new(StatusCode::NOT_FOUND, detail) })
+    Err(Problem::missing("token", detail))
 }
 
 fn given_up(role: &Name) -> Done {

@@ -14,9 +14,8 @@ use tokio::sync::Mutex;
 use utoipa::ToSchema;
 
 use super::App;
-use super::act::{Ask, operator, plain};
-use super::extract::{Body, Params, Subject};
-use super::guard::Acting;
+use super::act::{Answer, Ask, plain};
+use super::extract::{Asked, NameText, Params, Subject};
 use super::look::{PAGE, page};
 use super::problem::Problem;
 use super::views::{Done, OrderView, stamp};
@@ -230,11 +229,11 @@ impl Ledgers {
     get, path = "/v1/tasks",
     params(
         ("after" = Option<String>, Query, description = "The last id of the page before"),
-        ("limit" = Option<usize>, Query, description = "How many, 1 to 1000; 100 if not said"),
+        ("limit" = Option<usize>, Query, minimum = 1, maximum = 1000, description = "How many; 100 if not said"),
         ("search" = Option<String>, Query, description = "Only names, roles, nodes and states that contain this"),
-        ("runs" = Option<usize>, Query, description = "How many runs of each, 0 to 200; 20 if not said"),
+        ("runs" = Option<usize>, Query, maximum = 200, description = "How many runs of each; 20 if not said"),
     ),
-    responses((status = 200, body = TasksPage), (status = 400, body = Problem), (status = 503, body = Problem))
+    responses((status = 200, body = TasksPage), (status = 503, body = Problem))
 )]
 pub async fn tasks(State(app): State<Arc<App>>, mut params: Params) -> Result<Json<TasksPage>, Problem> {
     let (after, limit) = (params.text("after"), params.number("limit", PAGE.0, PAGE.1)?);
@@ -260,17 +259,14 @@ pub async fn tasks(State(app): State<Arc<App>>, mut params: Params) -> Result<Js
 
 /// One task, with all its runs that are kept: several, if every node runs it. Always read anew.
 #[utoipa::path(
-    get, path = "/v1/tasks/{task}", params(("task" = String, Path, description = "The task")),
-    responses((status = 200, body = TasksPage), (status = 404, body = Problem), (status = 503, body = Problem))
+    get, path = "/v1/tasks/{task}", params(("task" = NameText, Path, description = "The task")),
+    responses((status = 200, body = TasksPage), (status = 503, body = Problem))
 )]
 pub async fn task(State(app): State<Arc<App>>, Subject(task): Subject) -> Result<Json<TasksPage>, Problem> {
     let found = app.operator.tasks(Some(&task)).await?;
     if found.is_empty() {
         let detail = format!("there is no task {task}; /v1/tasks lists those there are");
-        return Err(Problem {
-            field: Some("task".to_owned()),
-            ..Problem::new(StatusCode::NOT_FOUND, detail)
-        });
+        return Err(Problem::missing("task", detail));
     }
     let tasks: Vec<TaskView> = found.iter().map(|record| TaskView::of(record, RUNS.1)).collect();
     Ok(Json(TasksPage { total: tasks.len(), tasks, next: None }))
@@ -278,16 +274,13 @@ pub async fn task(State(app): State<Arc<App>>, Subject(task): Subject) -> Result
 
 /// Asks for a run at once, whatever the schedule says. Answers before it begins; `/v1/tasks/{task}` tells how it went.
 #[utoipa::path(
-    post, path = "/v1/tasks/{task}/trigger", params(("task" = String, Path, description = "The task")),
-    request_body = Ask, responses((status = 202, body = Triggered), (status = 404, body = Problem))
+    post, path = "/v1/tasks/{task}/trigger", params(("task" = NameText, Path, description = "The task")),
+    request_body = Ask, responses((status = 202, body = Triggered))
 )]
 pub async fn trigger(
-    State(app): State<Arc<App>>,
-    Acting(caller): Acting,
-    Subject(task): Subject,
-    Body(ask): Body<Ask>,
+    Asked { app, subject: task, ask, operator }: Asked<Ask>,
 ) -> Result<(StatusCode, Json<Triggered>), Problem> {
-    let id = operator(&app, &caller, ask.by.as_deref()).trigger_task(&task, &ask.why).await?;
+    let id = operator.trigger_task(&task, &ask.why).await?;
     app.ledgers.forget().await;
     let done = format!("{task} is to run at once");
     Ok((StatusCode::ACCEPTED, Json(Triggered { done, trigger: id.to_string() })))
@@ -295,32 +288,22 @@ pub async fn trigger(
 
 /// Lets the ticks of a task pass until it is resumed.
 #[utoipa::path(
-    post, path = "/v1/tasks/{task}/pause", params(("task" = String, Path, description = "The task")),
-    request_body = Ask, responses((status = 200, body = Done), (status = 404, body = Problem))
+    post, path = "/v1/tasks/{task}/pause", params(("task" = NameText, Path, description = "The task")),
+    operation_id = "pause_task", request_body = Ask, responses((status = 200, body = Done))
 )]
-pub async fn pause(
-    State(app): State<Arc<App>>,
-    Acting(caller): Acting,
-    Subject(task): Subject,
-    Body(ask): Body<Ask>,
-) -> Result<Json<Done>, Problem> {
-    let new = operator(&app, &caller, ask.by.as_deref()).pause_task(&task, &ask.why).await?;
+pub async fn pause(Asked { app, subject: task, ask, operator }: Asked<Ask>) -> Answer {
+    let new = operator.pause_task(&task, &ask.why).await?;
     app.ledgers.forget().await;
     Ok(Json(plain(if new { format!("{task} is paused") } else { format!("{task} is paused already") })))
 }
 
 /// Lets a paused task run again.
 #[utoipa::path(
-    post, path = "/v1/tasks/{task}/resume", params(("task" = String, Path, description = "The task")),
-    request_body = Ask, responses((status = 200, body = Done), (status = 404, body = Problem))
+    post, path = "/v1/tasks/{task}/resume", params(("task" = NameText, Path, description = "The task")),
+    operation_id = "resume_task", request_body = Ask, responses((status = 200, body = Done))
 )]
-pub async fn resume(
-    State(app): State<Arc<App>>,
-    Acting(caller): Acting,
-    Subject(task): Subject,
-    Body(ask): Body<Ask>,
-) -> Result<Json<Done>, Problem> {
-    let was = operator(&app, &caller, ask.by.as_deref()).resume_task(&task, &ask.why).await?;
+pub async fn resume(Asked { app, subject: task, ask, operator }: Asked<Ask>) -> Answer {
+    let was = operator.resume_task(&task, &ask.why).await?;
     app.ledgers.forget().await;
     Ok(Json(plain(if was { format!("{task} is resumed") } else { format!("{task} was not paused") })))
 }

@@ -217,6 +217,8 @@ struct State {
     /// Elections and fail-overs of other nodes, by role and node.
     others: std::collections::BTreeMap<(Name, Name), (u64, u64)>,
     leaderless: std::collections::BTreeMap<Name, Duration>,
+    /// Roles that nobody leads because their leader gave them up, or stopped.
+    given_up: std::collections::BTreeSet<Name>,
     snapshot: Arc<Snapshot>,
     looked: Option<Instant>,
     elected: std::collections::BTreeMap<Name, Instant>,
@@ -302,8 +304,7 @@ impl Metrics {
     pub fn looked(&self, snapshot: &Arc<Snapshot>, changes: &[Change]) {
         let mut state = self.counts.state();
         for change in changes {
-            self.counts.changed(change, &state);
-            self.counts.of_others(change, &mut state);
+            self.counts.changed(change, &mut state, snapshot);
         }
         let since = state.looked.map(|looked| looked.elapsed()).unwrap_or_default();
         let vacant: Vec<Name> = state.gaps.look(snapshot).into_iter().cloned().collect();
@@ -321,6 +322,10 @@ impl Metrics {
         let _ = prometheus_client::encoding::text::encode(&mut text, &registry);
         form.of(text)
     }
+}
+
+fn has_stopped(node: &Name, now: &Snapshot) -> bool {
+    now.node(node).is_some_and(|report| report.state == NodeState::Closed)
 }
 
 impl Counts {
@@ -343,29 +348,41 @@ impl Counts {
         state.snapshot.roles.len() > self.limit || state.elected.len() > self.limit
     }
 
-    fn of_others(&self, change: &Change, state: &mut State) {
-        if let Change::LeaderChanged { role, leader, reason, .. } = change
-            && *leader != self.node
-        {
-            let (elections, failovers) = state.others.entry((role.clone(), leader.clone())).or_default();
-            *elections += 1;
-            *failovers += u64::from(*reason == Some(Reason::Takeover));
+    fn changed(&self, change: &Change, state: &mut State, now: &Snapshot) {
+        match change {
+            Change::Vacant { role, .. } => _ = state.given_up.insert(role.clone()),
+            Change::LeaderLost { role, .. } => _ = state.given_up.remove(role),
+            Change::LeaderChanged { role, leader, reason: Some(reason), former, .. } => {
+                let given_up = state.given_up.remove(role);
+                let stopped = former.as_ref().map_or(given_up, |former| has_stopped(former, now));
+                // One that stops closes its session, which frees all its roles at once: its successors take them over.
+                let failed = *reason == Reason::Takeover && !stopped;
+                self.observe(role, *reason, failed, former.as_ref() != Some(leader), state);
+                self.count(role, leader, failed, state);
+            }
+            _ => {}
         }
     }
 
-    fn changed(&self, change: &Change, state: &State) {
-        let Change::LeaderChanged { role, leader, reason: Some(reason), former, .. } = change else { return };
+    /// How long nobody led.
+    fn observe(&self, role: &Name, reason: Reason, failed: bool, another: bool, state: &State) {
         let gap = state.gaps.of(role).as_secs_f64();
         match reason {
-            Reason::Takeover => {
-                self.failover.observe(gap);
-                if *leader == self.node {
-                    self.of_role(&self.failovers, role, state).inc();
-                }
-            }
+            _ if failed => self.failover.observe(gap),
             Reason::First => {}
-            _ if former.as_ref() != Some(leader) => self.handover.observe(gap),
+            _ if another => self.handover.observe(gap),
             _ => {}
+        }
+    }
+
+    /// Whose tenure it is, and whether it followed a leader that failed.
+    fn count(&self, role: &Name, leader: &Name, failed: bool, state: &mut State) {
+        if *leader != self.node {
+            let (elections, failovers) = state.others.entry((role.clone(), leader.clone())).or_default();
+            *elections += 1;
+            *failovers += u64::from(failed);
+        } else if failed {
+            self.of_role(&self.failovers, role, state).inc();
         }
     }
 }

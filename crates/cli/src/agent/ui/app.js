@@ -15,8 +15,7 @@ let version = null;
 /** What is shown is in the address: the view, and the role or node that was chosen. */
 function place() {
   const [tab, kind, ...name] = decodeURIComponent(location.hash.slice(1)).split("/");
-  const known = TABS.includes(tab) && !by(`tab-${tab}`).hidden;
-  return { tab: known ? tab : "roles", kind, name: name.join("/") };
+  return { tab: TABS.includes(tab) ? tab : "roles", kind, name: name.join("/") };
 }
 
 function go(change) {
@@ -31,6 +30,8 @@ function arrive() {
     by(`tab-${one}`).setAttribute("aria-selected", String(one === tab));
     by(`tab-${one}`).tabIndex = one === tab ? 0 : -1;
   }
+  // On a phone not all of them are in sight.
+  by(`tab-${tab}`).scrollIntoView({ block: "nearest", inline: "nearest" });
   detail.show(kind, name);
   views.choose(name ? `${kind}/${name}` : null);
   views.show(tab);
@@ -75,15 +76,8 @@ function changed(what) {
   if (what === "roles") views.draw("timeline");
   if (what === "history") views.draw("timeline");
   if (what === "events") say(by("count-events"), String(state.events.length));
-  for (const optional of ["tasks", "alerts"]) {
-    if (what !== optional) continue;
-    by(`tab-${optional}`).hidden = state[optional] === null;
-    const shown = optional === "alerts" ? alarm() : state[optional]?.length;
-    say(by(`count-${optional}`), String(shown || ""));
-    // The address may name a view that was not there yet, or is there no more.
-    const named = location.hash.slice(1).split("/")[0] === optional;
-    if (named && by(optional).hidden !== by(`tab-${optional}`).hidden) arrive();
-  }
+  if (what === "tasks") say(by("count-tasks"), String(state.tasks.length || ""));
+  if (what === "alerts") say(by("count-alerts"), String(alarm() || ""));
   if (TABS.includes(what)) views.draw(what);
   if (["roles", "nodes", "tasks", "history", "alerts", "link"].includes(what)) detail.draw();
 }
@@ -121,14 +115,13 @@ function pressed(event) {
   const tab = TABS[Number(event.key) - 1];
   if (event.key === "/") { event.preventDefault(); by("search").focus(); }
   else if (event.key === "?") by("keys").showModal();
-  else if (tab && !by(`tab-${tab}`).hidden) { go({ tab }); requestAnimationFrame(views.focus); }
+  else if (tab) { go({ tab }); requestAnimationFrame(views.focus); }
 }
 
 function tabKeys(event) {
   const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
   if (!step) return;
-  const there = TABS.filter((tab) => !by(`tab-${tab}`).hidden);
-  const next = there[(there.indexOf(place().tab) + step + there.length) % there.length];
+  const next = TABS[(TABS.indexOf(place().tab) + step + TABS.length) % TABS.length];
   go({ tab: next });
   by(`tab-${next}`).focus();
 }

@@ -125,7 +125,7 @@ function alertParts(name) {
     unsilence: button("unsilence", "End the silence…", () => ask("unsilence", name)),
   };
   const order = (words, said) => said && `${words} by ${said.by}${said.why ? `: ${said.why}` : ""}`;
-  const heard = (one) => el("li", one.error ? "error" : "", `${one.target}: ${one.error ? `${one.error}, after ${one.attempts}${one.given_up ? ", given up" : ""}` : `${one.status}, ${clock(Date.parse(one.at))}`}`);
+  const heard = (one) => el("li", one.error ? "error" : "", `${one.target}: ${one.error ? `${one.error}; tried ${one.attempts === 1 ? "once" : `${one.attempts} times`}${one.given_up ? ", given up" : ""}` : `${one.status}, ${clock(Date.parse(one.at))}`}`);
   return {
     all: [facts, note, el("div", "buttons", Object.values(acts)), section("What fires", instances), section("Who was told", told)],
     draw() {

@@ -9,6 +9,9 @@ const alert = (name) => `/v1/alerts/${encodeURIComponent(name)}`;
 const node = (name) => `/v1/nodes/${encodeURIComponent(name)}`;
 const task = (name) => `/v1/tasks/${encodeURIComponent(name)}`;
 
+/** What is taken back has no body: why stands behind the question mark. */
+const takeBack = (path, body) => act("DELETE", `${path}?${new URLSearchParams(body)}`);
+
 const ACTS = {
   transfer: {
     title: (name) => `Hand ${name} over`, yes: "Transfer", to: true,
@@ -51,14 +54,14 @@ const ACTS = {
     send: (name, body) => act("POST", `${alert(name)}/silence`, body),
   },
   unsilence: {
-    title: (name) => `End the silence of ${name}`, yes: "End it", unreasoned: true,
+    title: (name) => `End the silence of ${name}`, yes: "End it",
     text: () => "People are told of it again.",
-    send: (name) => act("DELETE", `${alert(name)}/silence`),
+    send: (name, body) => takeBack(`${alert(name)}/silence`, body),
   },
   undrain: {
-    title: (name) => `Let ${name} stand again`, yes: "Let it stand", unreasoned: true,
+    title: (name) => `Let ${name} stand again`, yes: "Let it stand",
     text: () => "It stands for its roles again.",
-    send: (name) => act("DELETE", `${node(name)}/drain`),
+    send: (name, body) => takeBack(`${node(name)}/drain`, body),
   },
   trigger: {
     title: (name) => `Run ${name} now`, yes: "Run",
@@ -87,8 +90,6 @@ export function ask(what, name) {
   by("confirm-to-label").hidden = !options.length && !deed.to;
   by("confirm-to-name").textContent = words;
   by("confirm-to").replaceChildren(...options.map((to) => el("option", "", to, { value: to })));
-  by("confirm-why-label").hidden = !!deed.unreasoned;
-  by("confirm-why").required = !deed.unreasoned;
   by("confirm-why").value = "";
   by("confirm-by").value = localStorage.getItem("tenure-by") ?? "";
   fault("");
@@ -98,7 +99,7 @@ export function ask(what, name) {
     confirmed(deed, name);
   };
   by("confirm").showModal();
-  by(deed.to ? "confirm-to" : deed.unreasoned ? "confirm-yes" : "confirm-why").focus();
+  by(deed.to ? "confirm-to" : "confirm-why").focus();
 }
 
 /** What is to be chosen: a word for it, what the agent calls it, and what there is. */
@@ -110,7 +111,7 @@ async function confirmed(deed, name) {
   const body = { why: by("confirm-why").value.trim() };
   if (who) body.by = who;
   if (deed.to || deed.choice) body[choiceOf(deed, name)[1]] = by("confirm-to").value;
-  if (!deed.unreasoned && !body.why) return fault("Say why: whoever looks at the audit trail will want to know.");
+  if (!body.why) return fault("Say why: whoever looks at the audit trail will want to know.");
   by("confirm-yes").disabled = true;
   by("confirm-yes").textContent = "Asking…";
   try {

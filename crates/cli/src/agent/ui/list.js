@@ -12,7 +12,8 @@ export class List {
   constructor(holder, { label, head, make, fill, open, empty, key }) {
     Object.assign(this, { make, fill, open, key, items: [], at: -1, chosen: null, rows: new Map(), spare: [] });
     this.emptyText = empty;
-    if (head) holder.append(el("div", "head rowgrid", head.map(([text, cls]) => el("span", cls ?? "", text)), { "aria-hidden": "true" }));
+    this.head = head && el("div", "head rowgrid", head.map(([text, cls]) => el("span", cls ?? "", text)), { "aria-hidden": "true" });
+    if (head) holder.append(this.head);
     this.none = el("p", "empty", "");
     this.sizer = el("div", "sizer");
     this.scroll = el("div", "scroll", [this.none, this.sizer], { tabindex: "0", role: "listbox", "aria-label": label });
@@ -40,10 +41,16 @@ export class List {
     return parseInt(getComputedStyle(this.scroll).getPropertyValue("--row"), 10) || 44;
   }
 
+  /** How wide the scrollbar is: whatever stands above the rows leaves as much room. */
+  get bar() {
+    return this.scroll.offsetWidth - this.scroll.clientWidth;
+  }
+
   draw() {
     const height = this.height, view = this.scroll.clientHeight;
     if (!view) return;
     this.sizer.style.height = `${this.items.length * height}px`;
+    if (this.head) this.head.style.marginRight = `${this.bar}px`;
     const first = Math.max(0, Math.floor(this.scroll.scrollTop / height) - SPARE);
     const last = Math.min(this.items.length, Math.ceil((this.scroll.scrollTop + view) / height) + SPARE);
     for (const [index, row] of this.rows) {

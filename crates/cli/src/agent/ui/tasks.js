@@ -20,7 +20,7 @@ const took = (run) => (run.took_ms === null ? "" : ` after ${span(run.took_ms)}`
 /** A run in words. */
 function words(run) {
   const exit = run.exit ? `, exit ${run.exit}` : "";
-  const why = run.why ? `: ${run.why}` : "";
+  const why = run.why && !run.why.endsWith(`code ${run.exit}`) ? `: ${run.why}` : "";
   return `${run.state}${took(run)} on ${run.node}, token ${run.token}${exit}${why}`;
 }
 
@@ -31,14 +31,14 @@ function summary(runs) {
   return [...counts].map(([state, count]) => `${count} ${state}`).join(", ") || "nothing yet";
 }
 
-/** Shows the last ticks, the newest at the right. */
+/** Shows the last ticks, the newest first; it stands at the right. */
 function strip(shown, runs) {
   const last = runs.slice(-SHOWN);
   const told = last.map((run) => `${run.tick} ${run.state} ${run.count}`).join();
   if (shown.dataset.told === told) return;
   shown.dataset.told = told;
   shown.setAttribute("aria-label", `Last ticks: ${summary(last)}`);
-  shown.replaceChildren(...last.map((run) => {
+  shown.replaceChildren(...last.toReversed().map((run) => {
     const [mark, tone] = MARKS[run.state] ?? ["?", ""];
     return el("i", `mark ${tone}`, mark, { title: `${many(run)}: ${words(run)}`, "data-state": run.state });
   }));
@@ -51,7 +51,8 @@ const when = (task) => (task.zone === "UTC" ? task.when : `${task.when} ${task.z
 function next(task) {
   if (!task.next) return "—";
   const left = Date.parse(task.next) - Date.now();
-  return left > 0 ? `in ${span(left)}` : "now";
+  // Parts of a second only flicker.
+  return left < 1000 ? "now" : `in ${left < 60_000 ? `${Math.floor(left / 1000)} s` : span(left)}`;
 }
 
 /** Shows a task in a row. */
@@ -79,7 +80,7 @@ export function taskList(holder, open) {
     fill,
     open,
     key: (task) => `task/${task.id}`,
-    empty: () => (model.tasks?.length ? "No task is like that." : "No task is scheduled: add a [[task]] to the configuration of an agent."),
+    empty: () => (model.tasks?.length ? "No task is like that." : model.tasks ? "No task is scheduled. Add a [[task]] with a command and a cron to the configuration of an agent; its role's leader runs it." : "Looking…"),
   });
 }
 

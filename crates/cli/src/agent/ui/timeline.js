@@ -104,6 +104,8 @@ export function axis(shown, win) {
   const offset = new Date().getTimezoneOffset() * 60_000;
   const ticks = [];
   for (let at = Math.ceil((win.from - offset) / step) * step + offset; at < win.to; at += step) {
+    // A word that would be cut off says nothing.
+    if ((1 - win.share(at)) * width < 64) break;
     const tick = el("span", "tick", step >= 864e5 ? clock(at).slice(0, 10) : clock(at, step < 1000).split(" ").at(-1));
     tick.style.left = `${(win.share(at) * 100).toFixed(3)}%`;
     ticks.push(tick);
@@ -163,7 +165,7 @@ export function lane(shown, role, tenures, win) {
   parts.forEach((part, index) => {
     const old = shown.children[index];
     const made = old ?? shown.appendChild(el("button", "", [], { type: "button" }));
-    const left = Math.max(-0.01, win.share(part.from)), right = Math.min(1.01, win.share(part.to));
+    const left = Math.max(0, win.share(part.from)), right = Math.min(1.01, win.share(part.to));
     const least = part.gap === undefined ? 2 : 4;
     const wide = Math.max(least, (right - left) * width);
     made.className = part.gap === undefined ? colour(part.tenure.node) : `gap ${tone(part)}`;
@@ -189,6 +191,7 @@ export function legend(shown) {
     entry("short", `less than ${span(ttl / 2)}`),
     entry("long", `up to ${span(2.5 * ttl)}`),
     entry("worst", "longer"),
+    entry("wanted", "paused, or nobody stands"),
   );
 }
 

@@ -77,6 +77,7 @@ function fillNode(row, node) {
   const told = Object.entries(node.labels).map(([key, value]) => `${key}=${value}`);
   if (labels.dataset.told !== told.join()) {
     labels.dataset.told = told.join();
+    labels.title = told.join("\n");
     labels.replaceChildren(...told.map((text) => el("span", "tag", text)));
   }
   say(address, node.address ?? "");
@@ -225,16 +226,17 @@ function alertList() {
     },
     open: (alert) => open("alert", alert.alert),
     key: (alert) => `alert/${alert.alert}`,
-    empty: () => (model.alerts?.length ? "No alert is like that." : "No alert is configured."),
+    empty: () => (model.alerts?.length ? "No alert is like that." : model.alerts ? "No alert is configured. Set alerting.defaults to true for those that come with Tenure, or add an [[alert]] to the configuration." : "Looking…"),
   });
 }
 
 const named = (things) => (things ?? []).filter((thing) => !wanted.text || has(JSON.stringify(thing)));
 
-/** Those that fire first. */
+/** Those that fire first, and of these the worst. */
 function alerts() {
   const rank = (alert) => ["firing", "acknowledged", "silenced", "resolved", "pending", "inactive"].indexOf(alert.state);
-  return named(model.alerts).toSorted((a, b) => rank(a) - rank(b) || a.alert.localeCompare(b.alert));
+  const worst = (alert) => (["pending", "inactive"].includes(alert.state) ? 0 : ["critical", "warning", "info"].indexOf(alert.severity));
+  return named(model.alerts).toSorted((a, b) => rank(a) - rank(b) || worst(a) - worst(b) || a.alert.localeCompare(b.alert));
 }
 
 /** The lanes of all roles under one axis. */
@@ -261,7 +263,13 @@ function laneList() {
     const who = event.target.closest(".who");
     if (who) open("role", who.textContent);
   });
-  const win = new Window(() => { list.draw(); axis(shown, win); range(); legend(meaning); });
+  const win = new Window(() => {
+    list.draw();
+    shown.style.marginRight = `${list.bar}px`;
+    axis(shown, win);
+    range();
+    legend(meaning);
+  });
   const all = () => Math.min(Date.now() - 10_000, ...[...list.seen()].flatMap(([, role]) => (model.history.get(role.role)?.tenures ?? []).slice(0, 1).map((tenure) => Date.parse(tenure.began))));
   const range = buttons(document.querySelector("#timeline .zoom"), win, all);
   steer(holder("timeline"), win, all);
@@ -316,7 +324,12 @@ const ITEMS = { roles, nodes, timeline: roles, events, audit: deeds, tasks: () =
 
 /** Shows a view again, if it is in sight. */
 export function draw(view) {
-  if (view === "roles") stateChips();
+  if (view === "roles") {
+    stateChips();
+    // A store that can forget has tokens of sixteen digits.
+    const long = [...model.roles.values()].some((role) => role.token > 1e7);
+    holder("roles").style.setProperty("--token", long ? "132px" : "");
+  }
   if (view === shown) lists[view].show(ITEMS[view]());
 }
 

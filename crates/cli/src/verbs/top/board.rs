@@ -1,5 +1,5 @@
-//! The board: roles or tasks, nodes, the past of what is chosen, and what happens. It only draws; 80 by 24 is enough,
-//! more is used.
+//! The board: roles or tasks, nodes, alerts, the past of what is chosen, and what happens. It only draws; 80 by 24 is
+//! enough, more is used.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -12,6 +12,7 @@ use tenure::history::Past;
 use tenure::operator::{Change, NodeReport, NodeState, RoleReport, RoleState, Snapshot};
 use tenure::{Name, Wall};
 
+use super::alerts::AlertList;
 use super::tasks::TaskList;
 use super::{Focus, News, Wish};
 use crate::output::paint::Paint;
@@ -37,6 +38,7 @@ pub(super) struct Board {
     chosen: Option<Name>,
     past: Option<(Name, Vec<Past>)>,
     tasks: TaskList,
+    alerts: AlertList,
     /// Tasks are shown where roles were.
     on_tasks: bool,
     /// Everything is shown at once, on a screen as tall as that takes.
@@ -58,6 +60,7 @@ impl Board {
             chosen: None,
             past: None,
             tasks: TaskList::default(),
+            alerts: AlertList::default(),
             on_tasks: false,
             whole: false,
             search: String::new(),
@@ -87,6 +90,7 @@ impl Board {
             }
             News::Past(role, tenures) => self.past = Some((role, tenures)),
             News::Tasks(tasks) => self.tasks.see(tasks),
+            News::Alerts(alerts) => self.alerts.see(alerts),
             News::Lost(why) => {
                 let since = self.lost.take().map_or_else(Instant::now, |(since, _)| since);
                 self.lost = Some((since, why));
@@ -167,7 +171,8 @@ impl Board {
 
     /// How tall it must be for everything.
     pub(super) fn tall(&self) -> u16 {
-        let rows = self.snapshot.roles.len() + self.snapshot.nodes.len() + self.tasks.rows() + 11;
+        let duties = self.tasks.rows() + self.alerts.rows();
+        let rows = self.snapshot.roles.len() + self.snapshot.nodes.len() + duties + 11;
         u16::try_from(rows.min(2000)).unwrap_or(2000)
     }
 
@@ -187,18 +192,21 @@ impl Board {
         let short = |rows: usize| u16::try_from(rows).unwrap_or(u16::MAX);
         let nodes = short(self.snapshot.nodes.len() + 1).min(area.height / 4 + 2);
         let listed = if self.on_tasks { self.tasks.wanted(&self.search).len() } else { self.roles().len() };
+        let alerts = short(self.alerts.rows());
         let rows = [
             Constraint::Length(2),
             Constraint::Max(short(listed + 1).max(2)),
             Constraint::Length(nodes),
+            Constraint::Length(if self.whole { alerts } else { alerts.min(area.height / 6 + 1) }),
             Constraint::Length(if self.whole { short(self.tasks.rows()) } else { 0 }),
             Constraint::Length(if self.on_tasks { (area.height / 3).max(4) } else { 4 }),
             Constraint::Min(2),
             Constraint::Length(1),
         ];
-        let [title, list, nodes, tasks, past, changes, keys] = Layout::vertical(rows).areas(area);
+        let [title, list, nodes, alerts, tasks, past, changes, keys] = Layout::vertical(rows).areas(area);
         self.draw_title(frame, title);
         self.draw_nodes(frame, nodes);
+        self.alerts.draw(frame, alerts, self.paint());
         let node = |node: &str| self.node_style(node);
         if self.on_tasks {
             self.tasks.draw(frame, list, self.paint(), &node, &self.search);
@@ -555,6 +563,30 @@ mod tests {
             assert!(screen.contains(part), "{part:?} is not on the board:\n{screen}");
         }
         assert!(!screen.contains('\u{1b}'), "what others say moves no cursor");
+    }
+
+    #[test]
+    fn alerts_that_fire_are_on_the_board_and_quiet_ones_are_not() {
+        let alert = |name: &str, state: &str| {
+            serde_json::from_value(serde_json::json!({
+                "alert": name, "state": state, "severity": "critical", "since": null, "condition": "x", "for": "30s",
+                "summary": format!("{name}: nobody leads job\u{1b}[31m"), "total": 1, "instances": [], "notify": [],
+                "told": [], "acknowledged": null, "resolved": null, "silenced": null, "silenced_until": null,
+                "last": null, "shipped": true, "error": null,
+            }))
+            .unwrap()
+        };
+        let mut board = board(3);
+        assert!(!drawn(&board, 80, 24).contains("alerts"), "where there are none, nothing says so");
+        board.hear(News::Alerts(vec![alert("no-leader", "firing"), alert("two-leaders", "inactive")]));
+        let screen = drawn(&board, 80, 24);
+        for part in ["alerts  1", "no-leader", "firing", "critical", "nobody leads job", "role-00001"] {
+            assert!(screen.contains(part), "{part:?} is not on the board:\n{screen}");
+        }
+        assert!(!screen.contains("two-leaders") && !screen.contains('\u{1b}'), "{screen}");
+        for (width, height) in [(1, 1), (20, 5), (40, 12)] {
+            drawn(&board, width, height);
+        }
     }
 
     #[test]

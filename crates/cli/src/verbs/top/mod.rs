@@ -3,9 +3,11 @@
 //! ```text
 //!   store or agent ── looks, changes ──┐
 //!   keys ──────────────────────────────┼─▶ board ─▶ screen, or one print
-//!   history of the chosen role, tasks ─┘
+//!   history of the chosen role, tasks ─┤
+//!   alerts, if an agent is asked ──────┘
 //! ```
 
+mod alerts;
 mod board;
 mod tasks;
 
@@ -25,6 +27,7 @@ use tokio::time::{MissedTickBehavior, interval, sleep};
 use self::board::Board;
 use super::source::{Source, Watching};
 use crate::agent::client::Changes;
+use crate::agent::http::alerts::AlertView;
 use crate::agent::http::tasks::TaskView;
 use crate::args::{Common, TopArgs};
 use crate::exit::Exit;
@@ -43,6 +46,7 @@ enum News {
     Changed(Vec<Change>),
     Past(Name, Vec<Past>),
     Tasks(Vec<TaskView>),
+    Alerts(Vec<AlertView>),
     Lost(String),
 }
 
@@ -101,6 +105,9 @@ async fn once(source: &Source, mut board: Board) -> Result<Exit, Exit> {
         board.past(&role, book.tenures);
     }
     board.hear(News::Tasks(source.tasks(None).await?));
+    if let Source::Agent(agent) = source {
+        board.hear(News::Alerts(agent.alerts().await?.alerts));
+    }
     board.whole = true;
     let width = u16::try_from(width().unwrap_or(110)).unwrap_or(110);
     let backend = TestBackend::new(width, board.tall());
@@ -154,6 +161,11 @@ async fn look(source: Arc<Source>, tell: mpsc::Sender<News>) {
         };
         if tell.send(told).await.is_err() {
             return;
+        }
+        if let Source::Agent(agent) = &*source
+            && let Ok(view) = agent.alerts().await
+        {
+            let _ = tell.send(News::Alerts(view.alerts)).await;
         }
         sleep(LOOK).await;
     }
