@@ -332,6 +332,25 @@ async fn what_ends_while_a_leader_winds_down_is_entered_at_once() {
     assert_eq!(slow().await, Some(RunState::Succeeded));
 }
 
+/// It may be gone before anybody else has heard that it was told to.
+#[tokio::test]
+async fn work_that_fails_at_once_when_it_is_told_to_stop_was_cancelled() {
+    let scene = Scene::new();
+    let settings = often(|settings| settings.on_stop = OnStop::Cancel);
+    let task = Task::new(settings, |run: RunContext| async move {
+        run.stopping().await;
+        Err::<(), _>("it was ended by signal 15")
+    });
+    let node = scene.node("a").await;
+    let schedule = Schedule::new().task(task.unwrap()).unwrap();
+    let stand = node.stand("scheduler").drain(PATIENCE);
+    let leading = tokio::spawn(async move { schedule.lead(stand).await.unwrap() });
+    scene.until_run(|run| run.state == RunState::Running).await;
+    soon(node.stop()).await;
+    soon(leading).await.unwrap();
+    scene.until_run(|run| run.state == RunState::Cancelled && run.why == "the leader had to stop").await;
+}
+
 /// A schedule changes under a leader that goes on leading: what runs goes on, what is gone begins no more, what is new
 /// begins, and no tick is started twice.
 #[tokio::test]

@@ -16,6 +16,9 @@ use crate::{Lead, Token};
 /// The longest pause between two attempts.
 const LONGEST_PAUSE: Duration = Duration::from_secs(300);
 
+/// What is said of a run that was told to stop.
+const HAD_TO_STOP: &str = "the leader had to stop";
+
 /// What allows runs at all.
 #[derive(Debug, Clone)]
 pub(super) enum Gate {
@@ -68,23 +71,27 @@ pub(super) async fn run(nth: usize, task: Arc<Task>, context: RunContext, gate: 
     let begun = Instant::now();
     let cause = context.cause;
     let mut tries = Tries { attempts: 0, last: None };
-    let stopped = {
+    let (stopped, told) = {
         let mut work = pin!(tries.go(&task, context.clone()));
         let stopped = tokio::select! {
             biased;
             () = &mut work => None,
-            () = context.stop.cancelled() => Some((RunState::Cancelled, "the leader had to stop".to_owned())),
+            () = context.stop.cancelled() => Some((RunState::Cancelled, HAD_TO_STOP.to_owned())),
             () = gate.unsafe_soon() => Some((RunState::Cancelled, "the lease ran out".to_owned())),
             limit = over(task.settings.timeout) => {
                 Some((RunState::TimedOut, format!("it took longer than {}", humantime::format_duration(limit))))
             }
         };
+        // Work that is told to stop may have ended before we hear of it ourselves.
+        let told = context.stop.is_cancelled();
         context.stop.cancel();
         if stopped.is_some() && task.runner.joins() {
             work.await;
         }
-        stopped
+        (stopped, told)
     };
+    let failed_because_told = told && stopped.is_none() && matches!(tries.last, Some(Err(_)));
+    let stopped = stopped.or(failed_because_told.then(|| (RunState::Cancelled, HAD_TO_STOP.to_owned())));
     let took_ms = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX);
     let (state, exit, why) = tries.verdict(stopped);
     Finished { nth, cause, ending: Ending { state, took_ms, attempts: tries.attempts.max(1), exit, why } }
