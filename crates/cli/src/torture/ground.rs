@@ -29,6 +29,10 @@ pub(super) trait Attacked: Send {
     fn strike(&mut self, kind: Kind, lasts: Duration) -> Done;
     /// Undoes it, however much of it was done. May be asked again if it could not.
     fn heal(&mut self, kind: Kind) -> Done;
+    /// Whether it has come to rest: what it acknowledges now it does not forget by itself.
+    fn is_settled(&self) -> bool {
+        true
+    }
 }
 
 /// What became of an attack.
@@ -130,6 +134,11 @@ impl Ground {
             Attack { injected, failed: struck.err().map(|why| (kind, why)) }
         })
         .await
+    }
+
+    /// Whether it has come to rest after an attack.
+    pub(super) async fn is_settled(server: Arc<Mutex<Box<dyn Attacked>>>) -> Result<bool, Exit> {
+        in_background(move || server.lock().unwrap_or_else(PoisonError::into_inner).is_settled()).await
     }
 
     pub(super) fn server(&self) -> Option<Arc<Mutex<Box<dyn Attacked>>>> {

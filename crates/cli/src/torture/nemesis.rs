@@ -1,6 +1,7 @@
 //! The nemesis: carries the plan out, and keeps the record of what it did and of what it saw.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tempfile::TempDir;
@@ -12,7 +13,7 @@ use tokio::task::{JoinHandle, JoinSet};
 use super::board::Board;
 use super::crew::Crew;
 use super::fault::{Group, Kind};
-use super::ground::{Attack, Ground};
+use super::ground::{Attack, Attacked, Ground};
 use super::links::Links;
 use super::member::{self, Member};
 use super::plan::{Strike, Target};
@@ -295,11 +296,11 @@ impl Nemesis {
         }
         self.store_busy = true;
         self.board.tell(&format!("{} of the store", strike.kind.name()));
-        let (operator, nodes) = (self.operator.clone(), self.settings.nodes);
+        let operator = self.operator.clone();
         self.tasks.spawn(async move {
-            let attack = Ground::attack(server, strike.kind, strike.lasts).await?;
+            let attack = Ground::attack(server.clone(), strike.kind, strike.lasts).await?;
             if attack.injected.destroys {
-                set_right(&operator, nodes).await;
+                settle(server, &operator).await?;
             }
             Ok(attack)
         });
@@ -521,16 +522,28 @@ async fn operate(operator: Operator, strike: Strike, node: String) -> Injected {
     Injected { kind: kind.name().into(), what, from, to: lease_now(), on, destroys: false }
 }
 
-/// What a store forgot may be that a pause or a drain was taken back; whoever did so looks, and does it again.
-async fn set_right(operator: &Operator, nodes: usize) {
-    for number in 0..ROLES {
-        let role = Name::new(member::role(number)).expect("a name");
-        insist(|| operator.resume(&role, "torture")).await;
+/// Sets right what a store may have forgotten, until it has come to rest.
+async fn settle(server: Arc<Mutex<Box<dyn Attacked>>>, operator: &Operator) -> Result<(), Exit> {
+    loop {
+        let settled = Ground::is_settled(server.clone()).await?;
+        if set_right(operator).await && settled {
+            return Ok(());
+        }
+        tokio::time::sleep(5 * TICK).await;
     }
-    for number in 0..nodes {
-        let node = Name::new(name(number)).expect("a name");
-        insist(|| operator.drain(&node, false, "torture")).await;
+}
+
+/// What a store forgot may be that a pause or a drain was taken back; whoever did so looks, and does it again. Tells whether
+/// it could look.
+async fn set_right(operator: &Operator) -> bool {
+    let Ok(found) = operator.snapshot().await else { return false };
+    for report in found.roles.iter().filter(|report| report.paused.is_some()) {
+        insist(|| operator.resume(&report.role, "torture")).await;
     }
+    for report in found.nodes.iter().filter(|report| report.drained.is_some()) {
+        insist(|| operator.drain(&report.node, false, "torture")).await;
+    }
+    true
 }
 
 /// Asks until the store has answered.

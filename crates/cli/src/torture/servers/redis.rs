@@ -293,6 +293,11 @@ impl Attacked for Failover {
         self.promotion(replica)
     }
 
+    /// A Sentinel that lags behind the others may still turn the servers round once more, and lose what came in between.
+    fn is_settled(&self) -> bool {
+        (0..2).any(|which| self.is_well(which))
+    }
+
     /// Whoever is down comes back, without data: behind the other if that is the primary now, and otherwise as what the
     /// Sentinels still hold it for.
     fn heal(&mut self, _: Kind) -> Done {
