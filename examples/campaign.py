@@ -31,7 +31,10 @@ def campaign():
     global token, deadline
     agent = Agent("localhost")
     agent.request("GET", f"/v1/campaign/{role}")
-    for line in agent.getresponse():
+    answer = agent.getresponse()
+    if answer.status != 200:
+        return print(json.load(answer).get("detail"), file=sys.stderr)
+    for line in answer:
         if not line.startswith(b"data:"):
             continue
         event = json.loads(line[5:])
@@ -50,7 +53,7 @@ threading.Thread(target=work, daemon=True).start()
 while True:
     try:
         campaign()
-    except OSError:
-        pass
+    except OSError as error:
+        print(f"{path}: {error}", file=sys.stderr)
     deadline = 0.0  # the stream is closed: nothing more will be heard
-    time.sleep(0.1)
+    time.sleep(0.1 if token else 1)

@@ -4,7 +4,8 @@
 # Run with: examples/campaign.sh /run/tenure/agent.sock scheduler
 socket=$1 role=$2 token=0 deadline=0
 
-uptime_ms() { local up rest; read -r up rest </proc/uptime; echo $((10#${up/./} * 10)); }
+# The kernel rounds down to hundredths: later is safer.
+uptime_ms() { local up rest; read -r up rest </proc/uptime; echo $((10#${up/./} * 10 + 10)); }
 value() { local text=${line#*\"$1\":}; echo "${text%%[,\}]*}"; }
 
 coproc agent { exec curl -sN --unix-socket "$socket" "http://localhost/v1/campaign/$role"; }

@@ -60,6 +60,14 @@ impl Common {
         named.unwrap_or_else(|| "sqlite:".to_owned())
     }
 
+    /// Whether an agent was named, and no store.
+    #[must_use]
+    pub fn names_only_an_agent(&self) -> bool {
+        let is_set = |name| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+        let agent = self.agent.is_some() || is_set("TENURE_AGENT");
+        agent && self.store.is_none() && !is_set("TENURE_STORE")
+    }
+
     /// The namespace.
     #[must_use]
     pub fn namespace(&self) -> Name {
@@ -170,7 +178,7 @@ pub enum Takeover {
     /// Nothing: only the lease counts.
     #[default]
     Strict,
-    /// The roles are free a grace later, on a store that can tell (PostgreSQL).
+    /// The roles are free a grace later, on a store that can tell (PostgreSQL, MySQL).
     OnDisconnect,
 }
 

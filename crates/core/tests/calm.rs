@@ -24,6 +24,8 @@ struct World {
     engines: Vec<Option<Engine>>,
     events: Vec<(usize, Event)>,
     operations: usize,
+    /// Registers that reads gave.
+    rows: usize,
     attended: BTreeSet<(usize, SessionId)>,
 }
 
@@ -44,6 +46,7 @@ impl World {
             engines: (0..nodes).map(|n| Some(engine(n))).collect(),
             events: Vec::new(),
             operations: 0,
+            rows: 0,
             attended: BTreeSet::new(),
         };
         for n in 0..nodes {
@@ -76,7 +79,9 @@ impl World {
                 let wanted =
                     |key: &Key| query.keys.contains(key) || query.kinds.contains(&(key.epoch(), key.kind()));
                 let found = self.registers.iter().filter(|(key, _)| wanted(key));
-                let entries = found.map(|(key, (version, value))| entry(key, *version, value)).collect();
+                let entries: Vec<Entry> =
+                    found.map(|(key, (version, value))| entry(key, *version, value)).collect();
+                self.rows += entries.len();
                 inputs.push((node, Input::Replied { op, reply: Reply::Read(entries) }));
             }
             Output::Write { op, writes } => {
@@ -143,10 +148,12 @@ impl World {
         self.engines.iter().enumerate().filter_map(|(n, engine)| Some((n, leads(engine)?.0))).collect()
     }
 
+    fn stand(&mut self, node: usize, role: &str) {
+        self.feed(node, Input::Stand { role: name(role), standing: standing() });
+    }
+
     fn stand_all(&mut self, role: &str) {
-        for n in 0..self.engines.len() {
-            self.feed(n, Input::Stand { role: name(role), standing: standing() });
-        }
+        (0..self.engines.len()).for_each(|node| self.stand(node, role));
     }
 
     fn control(&mut self, role: &str, control: Option<RoleControl>) {
@@ -269,7 +276,7 @@ fn a_second_process_of_the_same_name_never_leads_while_the_first_lives() {
     let twin = Config { node: name("node-0"), timing: Timing::default(), class: Class::B, mutant: None };
     world.engines.push(Some(Engine::new(twin)));
     world.feed(1, Input::Start);
-    world.feed(1, Input::Stand { role: name("scheduler"), standing: standing() });
+    world.stand(1, "scheduler");
     world.run_for(20 * SECOND);
     assert_eq!(world.leaders("scheduler").len(), 1);
     assert!(world.events.iter().any(|(n, event)| *n == 1 && matches!(event, Event::NameTaken { .. })));
@@ -293,6 +300,25 @@ fn steady_state_costs_do_not_grow_with_the_number_of_roles() {
     let (one, many) = (cost(1), cost(1000));
     assert_eq!(one, 2 * 120, "two operations per beat and node");
     assert_eq!(many, one);
+}
+
+/// A role that nobody stands for any more names its last leader's session for ever: that is found out once, and not by
+/// reading all roles again and again.
+#[test]
+fn a_role_that_nobody_wants_any_more_costs_nothing() {
+    let mut world = World::new(3);
+    for n in 0..1000 {
+        (0..2).for_each(|node| world.stand(node, &format!("role-{n}")));
+    }
+    world.stand(2, "retired");
+    world.run_for(10 * SECOND);
+    assert_eq!(world.leaders("retired"), [(2, 1)]);
+    world.engines[2] = None;
+    world.run_for(20 * Timing::default().ttl);
+    (world.rows, world.operations) = (0, 0);
+    world.run_for(60 * SECOND);
+    assert_eq!(world.operations, 2 * 120);
+    assert!(world.rows < 1000, "{} rows in a minute", world.rows);
 }
 
 #[test]

@@ -178,3 +178,22 @@ fn what_nobody_ever_stood_for_cannot_be_asked() {
     }
     assert_eq!(place.json(&["status"])["roles"].as_array().unwrap().len(), 1, "asking leaves nothing behind");
 }
+
+/// A role that is tied to nobody is led by nobody.
+#[test]
+fn a_role_is_tied_only_to_a_node_that_there_is() {
+    let place = Place::new();
+    let _nodes = place.led("scheduler");
+    let pin = |role: &str, node: &str| place.run(&["pin", role, "--to", node, "--why", "a test"]);
+    assert_no(&pin("scheduler", "nobody"), "nobody");
+    assert_no(&pin("scheduler2", "a"), "did you mean scheduler?");
+    assert_eq!(place.role("scheduler")["leader"], "a");
+    assert_eq!(pin("scheduler", "a").code, Some(0));
+}
+
+#[test]
+fn doctor_examines_no_other_store_than_the_one_that_is_meant() {
+    let place = Place::new();
+    let asked = place.run(&["doctor", "--agent", "/run/tenure/agent.sock"]);
+    assert!(asked.code == Some(2) && asked.err.contains("--store"), "{asked:?}");
+}

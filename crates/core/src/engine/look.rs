@@ -29,6 +29,8 @@ pub(super) struct Look {
     everything: bool,
     /// Deletions on their way.
     tidying: bool,
+    /// Sessions long over that a list of all roles and nodes covered: what it left is named by something.
+    examined: BTreeSet<SessionId>,
     /// Somebody waits for a look that begins after now.
     wanted: bool,
     /// Roles claimed, to be led after a look that began later.
@@ -86,6 +88,7 @@ impl Look {
     pub(super) fn forget(&mut self) {
         self.again.clear();
         self.unverified.clear();
+        self.examined.clear();
     }
 
     fn urgent(&self) -> bool {
@@ -218,7 +221,7 @@ impl Engine {
             let gone: Vec<Name> = self.nodes.keys().filter(|name| gone(name)).cloned().collect();
             gone.iter().for_each(|name| self.saw_node(name, None));
         }
-        let tidy = if scope.tidy { self.tidy_writes(&found) } else { Vec::new() };
+        let tidy = if scope.tidy { self.tidy(&found) } else { Vec::new() };
         for key in &scope.keys {
             self.saw(op, sent_at, key, find(&found, key), cx);
         }
@@ -297,14 +300,24 @@ impl Engine {
         self.forget_peers(listed);
     }
 
-    /// Whether there is something to clear away, and it is for us to do it.
+    /// Whether there is something new to clear away, and it is for us to do it: it takes a list of everything.
     fn tidies(&self) -> bool {
-        let first = |id: SessionId| self.expel_turn(id).is_zero();
-        !self.look.tidying && self.session_usable().is_some() && self.long_over().into_iter().any(first)
+        let new = |id: SessionId| !self.look.examined.contains(&id) && self.expel_turn(id).is_zero();
+        !self.look.tidying && self.session_usable().is_some() && self.long_over().into_iter().any(new)
     }
 
-    /// Deletes sessions that are over and named by nothing, and the names of nodes that are gone.
-    fn tidy_writes(&self, found: &[Entry]) -> Vec<crate::Write> {
+    /// What a list of everything says may be cleared away.
+    fn tidy(&mut self, found: &[Entry]) -> Vec<crate::Write> {
+        let (writes, complete) = self.tidy_writes(found);
+        if complete {
+            self.look.examined = self.long_over().into_iter().collect();
+        }
+        writes
+    }
+
+    /// Deletes sessions that are over and named by nothing, and the names of nodes that are gone, which named them. Tells
+    /// whether nothing is left for the next time.
+    fn tidy_writes(&self, found: &[Entry]) -> (Vec<crate::Write>, bool) {
         let over: BTreeSet<SessionId> = self.long_over().into_iter().collect();
         let mut named = BTreeSet::new();
         let mut writes = Vec::new();
@@ -327,9 +340,11 @@ impl Engine {
             }
             _ => false,
         });
+        let names = writes.len();
         writes.extend(sessions.map(|entry| Self::deletion(entry.key.clone(), entry.version)));
+        let complete = names == 0 && writes.len() <= BATCH;
         writes.truncate(BATCH);
-        writes
+        (writes, complete)
     }
 }
 

@@ -95,8 +95,12 @@ impl Operator {
         Ok(was)
     }
 
-    /// Ties a role to a node, or unties it.
+    /// Ties a role to a node, or unties it. Both must be known: nobody leads a role that is tied to nobody.
     pub async fn pin(&self, role: &Name, node: Option<Name>, why: &str) -> Result<(), Error> {
+        if let Some(node) = &node {
+            self.report(role).await?;
+            self.epoch_of(node).await?;
+        }
         let order = self.order(why);
         self.note(if node.is_some() { Act::Pin } else { Act::Unpin }, role, node.as_ref(), why).await?;
         let pin = node.map(|node| Pin { node, order });

@@ -24,6 +24,10 @@ use self::probe::{Figures, Quantiles};
 /// # Errors
 /// If the store cannot be used at all.
 pub async fn main(common: &Common) -> Result<Exit, Exit> {
+    if common.names_only_an_agent() {
+        let why = "doctor examines a store, and an agent does not tell which it has: name it with --store";
+        return Err(Exit::Usage(why.to_owned()));
+    }
     let operator = super::operator(common)?;
     let store = operator.store();
     let description = store.describe().await?;

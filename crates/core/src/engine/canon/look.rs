@@ -12,6 +12,8 @@ impl Look {
         v.due(&mut self.next_at);
         v.due(&mut self.hold_until);
         v.looks(&mut self.count, period);
+        let examined = std::mem::take(&mut self.examined).into_iter();
+        self.examined = examined.filter_map(|mut id| v.over(&mut id).then_some(id)).collect();
         self.again = std::mem::take(&mut self.again)
             .into_iter()
             .map(|mut key| {

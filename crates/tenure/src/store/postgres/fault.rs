@@ -102,9 +102,11 @@ fn explain(error: &DbError) -> (String, bool) {
         _ if *code == SqlState::READ_ONLY_SQL_TRANSACTION => {
             ("the server is a standby or read-only: name the primary, or all hosts of the cluster", false)
         }
-        _ if *code == SqlState::UNDEFINED_TABLE || *code == SqlState::UNDEFINED_FUNCTION => {
-            ("the tables were dropped, or lie in a schema that this user's search_path does not have", false)
-        }
+        _ if *code == SqlState::UNDEFINED_TABLE || *code == SqlState::UNDEFINED_FUNCTION => (
+            "the tables were dropped, or lie in a schema that this user's search_path does not have: set it, or \
+                 drop tenure_schema too, and they are made anew",
+            false,
+        ),
         _ => return (format!("{said} ({})", code.code()), false),
     };
     (format!("{said} ({}): {advice}", code.code()), permanent)

@@ -36,6 +36,7 @@ impl Place {
             let message = format!("{} is a directory: name a file in it", file.display());
             return Err(StoreError::not_applied(STORE, message).permanent());
         }
+        check_names(&file)?;
         let remark = check_file_system(file.parent().unwrap_or(&parent))?;
         let beside = |suffix: &str| {
             let mut path = file.clone().into_os_string();
@@ -49,6 +50,37 @@ impl Place {
     pub(super) fn device_and_inode(&self) -> Option<(u64, u64)> {
         fs::metadata(&self.file).ok().map(|found| (found.dev(), found.ino()))
     }
+}
+
+/// SQLite's log and our locks lie beside the file, by its name. Under a second name the same file would have a log and
+/// locks of its own, and a second leader with the same token.
+fn check_names(file: &Path) -> Result<(), StoreError> {
+    let Ok(found) = fs::metadata(file) else { return Ok(()) };
+    let why = if found.nlink() > 1 {
+        "has another name (a hard link): remove that, or copy the file while nobody uses it"
+    } else if is_mounted_by_itself(file) {
+        "is mounted by itself: mount the directory that it lies in"
+    } else {
+        return Ok(());
+    };
+    let message = format!("{} {why}; under two names it would be two stores", file.display());
+    Err(StoreError::not_applied(STORE, message).permanent())
+}
+
+/// Whether the file is on another mount than its directory, as one is that was bound into a container alone.
+#[cfg(target_os = "linux")]
+fn is_mounted_by_itself(file: &Path) -> bool {
+    use rustix::fs::{AtFlags, CWD, StatxFlags, statx};
+    let mount = |path: &Path| {
+        let found = statx(CWD, path, AtFlags::empty(), StatxFlags::MNT_ID).ok()?;
+        (found.stx_mask & StatxFlags::MNT_ID.bits() != 0).then_some(found.stx_mnt_id)
+    };
+    file.parent().is_some_and(|parent| mount(file) != mount(parent))
+}
+
+#[cfg(not(target_os = "linux"))]
+fn is_mounted_by_itself(_: &Path) -> bool {
+    false
 }
 
 /// The file used when none is named: `$XDG_STATE_HOME/tenure/tenure.db`, or below `~/.local/state`.
@@ -148,6 +180,21 @@ mod tests {
         let table = "21 1 0:1 / / rw - ext4 /dev/a rw\n22 21 0:2 / /mnt/x rw shared:1 - fuse.sshfs h:/ rw\n";
         assert_eq!(mounted_as(table, Path::new("/mnt/x/y")).as_deref(), Some("fuse.sshfs"));
         assert_eq!(mounted_as(table, Path::new("/mnt/xy")).as_deref(), Some("ext4"));
+    }
+
+    #[test]
+    fn a_file_of_two_names_is_refused_under_both() {
+        let dir = tempfile::tempdir().unwrap();
+        let (one, other) = (dir.path().join("one.db"), dir.path().join("other.db"));
+        fs::write(&one, "").unwrap();
+        Place::prepare(&one).unwrap();
+        fs::hard_link(&one, &other).unwrap();
+        for name in [&one, &other] {
+            let refused = Place::prepare(name).unwrap_err().to_string();
+            assert!(refused.contains("hard link"), "{refused}");
+        }
+        fs::remove_file(&other).unwrap();
+        Place::prepare(&one).unwrap();
     }
 
     #[test]
