@@ -64,8 +64,8 @@ impl Common {
     #[must_use]
     pub fn names_only_an_agent(&self) -> bool {
         let is_set = |name| std::env::var_os(name).is_some_and(|value| !value.is_empty());
-        let agent = self.agent.is_some() || is_set("TENURE_AGENT");
-        agent && self.store.is_none() && !is_set("TENURE_STORE")
+        let by_environment = is_set("TENURE_AGENT") && self.store.is_none() && !is_set("TENURE_STORE");
+        self.agent.is_some() || by_environment
     }
 
     /// The namespace.

@@ -130,6 +130,7 @@ fn over_tcp_a_token_is_asked_for_and_strange_pages_are_turned_away() {
         assert!(!answer.head.contains("access-control") && !answer.head.contains("set-cookie"), "{answer:?}");
         assert!(!answer.body.contains("0123456789abcdef"));
     }
+    eventually("it stands", || agent.leads("job"));
     let body = "{\"eligible\":true}";
     for (token, status) in [(READ, 403), (ACT, 200)] {
         let (headers, length) = (auth(token), body.len());

@@ -98,8 +98,10 @@ impl Operator {
     /// Ties a role to a node, or unties it. Both must be known: nobody leads a role that is tied to nobody.
     pub async fn pin(&self, role: &Name, node: Option<Name>, why: &str) -> Result<(), Error> {
         if let Some(node) = &node {
-            self.report(role).await?;
-            self.epoch_of(node).await?;
+            let report = self.report(role).await?;
+            if self.snapshot().await?.node(node).is_none() {
+                return Err(self.why_not(&report, node).await?);
+            }
         }
         let order = self.order(why);
         self.note(if node.is_some() { Act::Pin } else { Act::Unpin }, role, node.as_ref(), why).await?;
