@@ -133,6 +133,10 @@ impl ForWhom for Undo {
     }
 }
 
+/// How often a transfer is tried whose time has come, and how long after one that failed.
+const TRIES: u32 = 5;
+const AGAIN: Duration = Duration::from_secs(2);
+
 /// Transfers that are to come, one for each role.
 #[derive(Debug, Default)]
 pub struct Later {
@@ -176,12 +180,20 @@ pub async fn transfer(
     let (later, why) = (role.clone(), ask.why);
     let task = tokio::spawn(async move {
         tokio::time::sleep(delay).await;
-        if let Err(error) = operator.transfer(&later, &to, &why, wait, wait).await {
-            tracing::warn!(role = %later, %to, %error, "a transfer that was to happen now did not");
-        }
+        insist(|| operator.transfer(&later, &to, &why, wait, wait)).await;
     });
     app.later.put(&role, task.abort_handle());
     Ok((StatusCode::ACCEPTED, Json(plain(done))))
+}
+
+/// Nobody is there at night to try it again: a store that does not answer, or a leader that just then is none, is not the
+/// end of it.
+async fn insist<A: Future<Output = Result<Leader, tenure::Error>>>(transfer: impl Fn() -> A) {
+    for _ in 0..TRIES {
+        let Err(error) = transfer().await else { return };
+        tracing::warn!(%error, "a transfer that was to happen now did not");
+        tokio::time::sleep(AGAIN).await;
+    }
 }
 
 /// Forgets a transfer that is to come, and withdraws one that the leader has not agreed to.
