@@ -62,6 +62,7 @@ async fn standbys_do_not_stampede<R: Rig>() {
     }
     let first = world.leader().await;
     world.known_to_all(first.token).await;
+    acquainted(&world).await;
     let claims = || world.members.iter().map(|member| member.tap.asked().claims).sum::<u64>();
     let before = claims();
     world.members[first.nth].candidate.resign();
@@ -74,6 +75,15 @@ async fn standbys_do_not_stampede<R: Rig>() {
     dies(&world, next).await;
     world.judge();
     world.stop().await;
+}
+
+/// Waits until everybody has seen everybody else beat: the order is made of those. Among many, all are looked at on every
+/// fifth beat only.
+async fn acquainted<R: Rig>(world: &World<R>) {
+    let beats = || world.members.iter().map(|member| member.tap.asked().beats).collect::<Vec<_>>();
+    let before = beats();
+    let enough = || beats().iter().zip(&before).all(|(now, then)| *now >= then + 2 * 5 + 2);
+    until("they have seen each other beat", enough).await;
 }
 
 /// The leader of many dies: by the server's own word most of them never write on what it had.
