@@ -21,7 +21,9 @@ func main() {
 		return new(net.Dialer).DialContext(ctx, "unix", path)
 	}
 	agent := http.Client{Transport: &http.Transport{DialContext: dial}}
-	answer, err := agent.Get("http://localhost/v1/campaign/" + role)
+	ask, _ := http.NewRequest("GET", "http://localhost/v1/campaign/"+role, nil)
+	ask.Header.Set("Tenure-Request", "true")
+	answer, err := agent.Do(ask)
 	if err != nil || answer.StatusCode != 200 {
 		fmt.Fprintln(os.Stderr, "the agent says:", answer, err)
 		os.Exit(1)
@@ -40,7 +42,7 @@ func main() {
 				token, deadline = event.Token, event.Deadline.Uptime
 			case "draining": // stop first, and then say so
 				deadline = 0
-				ready := strings.NewReader(fmt.Sprintf(`{"token":%d}`, event.Token))
+				ready := strings.NewReader(fmt.Sprintf(`{"token":%d,"campaign":%q}`, event.Token, event.Campaign))
 				agent.Post("http://localhost/v1/campaign/"+role+"/ready", "application/json", ready)
 			case "lost":
 				deadline = 0
@@ -56,6 +58,7 @@ func main() {
 type event struct {
 	Event    string
 	Token    uint64
+	Campaign string // only this stream knows it
 	Deadline struct{ Uptime float64 } // by the boot clock of this host, which the agent reads too
 }
 

@@ -30,7 +30,7 @@ def work():
 def campaign():
     global token, deadline
     agent = Agent("localhost")
-    agent.request("GET", f"/v1/campaign/{role}")
+    agent.request("GET", f"/v1/campaign/{role}", headers={"Tenure-Request": "true"})
     answer = agent.getresponse()
     if answer.status != 200:
         return print(json.load(answer).get("detail"), file=sys.stderr)
@@ -44,7 +44,7 @@ def campaign():
             deadline = 0.0
             if event["event"] == "draining":
                 ready = Agent("localhost")
-                body = json.dumps({"token": event["token"]})
+                body = json.dumps({"token": event["token"], "campaign": event["campaign"]})
                 ready.request("POST", f"/v1/campaign/{role}/ready", body, {"Content-Type": "application/json"})
                 ready.getresponse()
 

@@ -2,7 +2,7 @@
 //!
 //! At rest: how much memory and how much of a core it takes. Under load: 2 000 clients of the event stream and 5 000
 //! requests of `/leader/{role}` a second, and whether a beat was missed meanwhile. `TENURE_SECONDS` says for how long each
-//! (20 by default). It fails if what `docs/agent.md` says of it does not hold.
+//! (20 by default). It fails if what `docs/guides/agent.md` says of it does not hold.
 
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
@@ -33,7 +33,7 @@ impl Drop for Agent {
 impl Agent {
     fn start() -> Self {
         let dir = tempfile::tempdir().expect("a directory");
-        let port = tenure_testkit::servers::free_port();
+        let port = tenure_torture::servers::free_port();
         let mut command = Command::new(env!("CARGO_BIN_EXE_tenure"));
         command.args(["agent", "--node", "a", "--role", "job", "--listen", &format!("127.0.0.1:{port}")]);
         command.arg("--store").arg(format!("sqlite:{}", dir.path().join("t.db").display()));
@@ -97,7 +97,7 @@ async fn main() {
     agent.leads().await;
     let at_rest = rest(&agent, span).await;
     let under_load = load(&agent, span).await;
-    assert!(at_rest && under_load, "what docs/agent.md says of it does not hold");
+    assert!(at_rest && under_load, "what docs/guides/agent.md says of it does not hold");
 }
 
 /// This process holds the other end of every stream.

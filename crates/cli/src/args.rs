@@ -1,49 +1,54 @@
-//! What can be typed.
+//! The arguments of every command.
 
 use std::time::Duration;
 
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use tenure::Name;
+use tenure_torture::attacked::{PRIVATE_SERVERS, PrivateServer};
 
 /// Exactly one leader per role, on the store you already run.
 #[derive(Debug, Parser)]
 #[command(name = "tenure", version, max_term_width = 100, propagate_version = true, after_help = HELP)]
 pub struct Cli {
-    /// What every verb understands.
+    /// Options of every command.
     #[command(flatten)]
     pub common: Common,
-    /// What to do.
+    /// The command.
     #[command(subcommand)]
     pub verb: Verb,
 }
 
 const HELP: &str = "\
 Exit codes (those of `tenure run` are in its own help):
-  0    done, or all is well                122  the store cannot be used
-  1    the answer is no; stderr says why   123  something else failed
-  2    what was typed cannot be";
+  0    success                             122  the store cannot be used
+  1    the answer is no; stderr says why   123  any other failure
+  2    usage error";
 
-/// What every verb understands.
+/// Options of every command.
 #[derive(Debug, Clone, Args)]
 pub struct Common {
-    /// Where the registers are: `sqlite:` (a file in your state directory), `sqlite:PATH`, `redis://HOST`,
+    /// URL of the store: `sqlite:` (a file in your state directory), `sqlite:PATH`, `redis://HOST`,
     /// `redis+sentinel://HOST,HOST/NAME`, `postgres://HOST/DATABASE`, `mysql://HOST/DATABASE`, or `peers://HOST:PORT,…` (no
     /// server at all) [env: TENURE_STORE=]
     #[arg(long, global = true, value_name = "URL")]
     pub store: Option<String>,
-    /// The agent to ask instead of a store: a socket, or http://ADDRESS:PORT [env: TENURE_AGENT=]
-    #[arg(long, global = true, value_name = "WHERE", conflicts_with = "store")]
+    /// The agent to query instead of a store: the path of a socket, or http://ADDRESS:PORT [env: TENURE_AGENT=]
+    #[arg(long, global = true, value_name = "ADDRESS", conflicts_with = "store")]
     pub agent: Option<String>,
-    /// Which cluster: two namespaces in one store never touch [default: default]
+    /// Send `TENURE_AGENT_TOKEN` in clear text to an http:// agent on another host; the network can read it
+    #[arg(long, global = true)]
+    pub allow_plaintext_token: bool,
+    /// The cluster: two namespaces in one store never touch [default: default]
     #[arg(long, global = true, env = "TENURE_NAMESPACE", value_name = "NAME")]
     pub namespace: Option<Name>,
-    /// What to print
+    /// Output format
     #[arg(long, global = true, value_enum, default_value_t = Format::Pretty)]
     pub format: Format,
 }
 
 impl Common {
-    /// What was said on the command line, as keys of the configuration.
+    /// The given options, as keys of the configuration.
     #[must_use]
     pub fn keys(&self) -> Vec<(String, String)> {
         let environment = std::env::var("TENURE_NAMESPACE").ok();
@@ -76,109 +81,131 @@ impl Common {
     }
 }
 
-/// What to print.
+/// Output format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Format {
     /// For people.
     Pretty,
-    /// For programs: a stable interface.
+    /// For programs; a stable interface.
     Json,
 }
 
-/// What to do.
+/// The commands.
 #[derive(Debug, Subcommand)]
 pub enum Verb {
     /// Run a command only while leading a role
     Run(RunArgs),
-    /// Be a node for everything on this host: roles, HTTP, metrics
+    /// Run the agent: one node for all programs of this host, with HTTP API, metrics and dashboard
     Agent(Box<AgentArgs>),
-    /// Show who leads which role, and who would be next
+    /// Show the leader of each role, and the next candidates
     Status(StatusArgs),
-    /// Show who takes part
+    /// Show the nodes
     Nodes,
     /// Show past tenures: when they began and ended, and why
     History(HistoryArgs),
     /// Print a line whenever something changes
     Watch(WatchArgs),
-    /// Show roles, nodes, a timeline and what happens, on one screen that stays current
+    /// Show roles, nodes, a timeline and events on one live screen
     Top(TopArgs),
-    /// Hand a role to a node, and wait until it leads
+    /// Transfer a role to a node, and wait until that node leads
     Transfer(TransferArgs),
     /// Make the leader of a role give it up
     StepDown(AskArgs),
-    /// Let nobody lead a role until it is resumed
+    /// Pause a role: no node leads it until it is resumed
     Pause(AskArgs),
-    /// Let a paused role be led again
+    /// Resume a paused role
     Resume(AskArgs),
-    /// Look at scheduled tasks, and ask for a run, a pause, an end of it
+    /// Show scheduled tasks; trigger, pause or resume one
     Task(TaskArgs),
-    /// Tie a role to a node, or untie it
+    /// Hide a role without candidates from status, metrics and alerts
+    Forget(ForgetArgs),
+    /// Pin a role to a node, or unpin it
     Pin(PinArgs),
-    /// Make a node give up its roles and stand for none
+    /// Drain a node: it gives up its roles and claims none
     Drain(DrainArgs),
-    /// Make an agent's node claim a role, or only follow
+    /// Set whether the node of an agent claims a role
     Eligible(EligibleArgs),
     /// Show alerts; acknowledge, resolve or silence one
     Alerts(AlertsArgs),
-    /// Show what operators did, and why
+    /// Show the audit trail: what operators did, and why
     Audit,
-    /// Ask an agent whether it is alive, is ready, or leads a role; exits with 0 or 1
+    /// Probe an agent: alive, ready, or leading a role; exit code 0 or 1
     #[command(subcommand)]
     Probe(ProbeVerb),
-    /// Check settings or a whole configuration, and print what follows from them
+    /// Validate settings or a configuration file, and print the bounds that follow
     Check(CheckArgs),
-    /// Tell what the store can promise, and what is wrong with it
+    /// Examine the store: which guarantee it gives, and what is wrong with it
     Doctor,
-    /// Print the tables and the least rights that a store or a fence needs, without asking any server
+    /// List unreadable registers; repair them with --yes
+    Repair(crate::verbs::repair::RepairArgs),
+    /// Print the tables and the minimal grants of a store or a fence; no server is contacted
     Schema(SchemaArgs),
-    /// The members of a group of peers: who they are, one more, one fewer
+    /// List, add or remove members of a group of peers
     #[command(subcommand)]
-    Peers(PeersVerb),
-    /// Watch three nodes elect, fail and recover, right here
+    Peers(crate::verbs::peers::PeersVerb),
+    /// Watch three nodes elect, fail and recover, on this machine
     Demo(DemoArgs),
     /// Measure hand-over, fail-over and cost on this machine
-    Bench(BenchArgs),
-    /// Attack Tenure on a store, for as long as you like, and read a verdict
+    Bench(crate::bench::BenchArgs),
+    /// Attack nodes and their store, and check every guarantee
     Torture(TortureArgs),
     /// Print shell completions
     Completions(CompletionArgs),
     /// Print the manual page
     Man,
+    /// Print names of roles, nodes or tasks, for shell completions
+    #[command(hide = true)]
+    Names {
+        /// Which names
+        #[arg(value_enum)]
+        of: Names,
+    },
 }
 
-/// How long things take.
+/// Kinds of names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Names {
+    /// Roles.
+    Roles,
+    /// Nodes.
+    Nodes,
+    /// Tasks.
+    Tasks,
+}
+
+/// Timing options.
 #[derive(Debug, Clone, Default, Args)]
 pub struct TimingArgs {
-    /// How long a leader that falls silent keeps its role [default: 5s]
+    /// Lease duration: a leader that stops renewing is replaced after this time [default: 5s]
     #[arg(long, value_parser = duration, value_name = "TIME", env = "TENURE_TTL")]
     pub ttl: Option<Duration>,
-    /// What it means that this node's connection to the store drops [default: strict]
+    /// What a dropped store connection means for this node's roles [default: strict]
     #[arg(long, value_enum, env = "TENURE_TAKEOVER")]
     pub takeover: Option<Takeover>,
-    /// How long a dropped connection is forgiven, on disconnect [default: ttl/2]
+    /// With on-disconnect: how long a connection may be down before the roles are free [default: ttl/2]
     #[arg(long, value_parser = duration, value_name = "TIME", env = "TENURE_GRACE")]
     pub grace: Option<Duration>,
-    /// How often the session is renewed and looked at [default: ttl/5; on disconnect grace/10]
+    /// How often the node renews its session [default: ttl/5; on disconnect grace/10]
     #[arg(long, value_parser = duration, value_name = "TIME")]
     pub beat: Option<Duration>,
-    /// How long the store may take to answer [default: ttl/5; on disconnect grace/6]
+    /// Timeout of a store operation [default: ttl/5; on disconnect grace/6]
     #[arg(long, value_parser = duration, value_name = "TIME")]
     pub op_timeout: Option<Duration>,
-    /// How long before its deadline work is told to stop [default: ttl/5]
+    /// Stop the work this long before the lease ends [default: ttl/5]
     #[arg(long, value_parser = duration, value_name = "TIME")]
     pub stop_grace: Option<Duration>,
-    /// How long before its deadline what has not stopped is killed [default: ttl/50]
+    /// Kill work that has not stopped this long before the lease ends [default: ttl/50]
     #[arg(long, value_parser = duration, value_name = "TIME")]
     pub kill_slack: Option<Duration>,
 }
 
-/// What a dropped connection means.
+/// What a dropped store connection means.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
 pub enum Takeover {
-    /// Nothing: only the lease counts.
+    /// Nothing: only the lease counts
     #[default]
     Strict,
-    /// The roles are free a grace later, on a store that can tell (PostgreSQL, MySQL).
+    /// The roles are free after the grace period; PostgreSQL and MySQL only
     OnDisconnect,
 }
 
@@ -194,8 +221,8 @@ impl From<Takeover> for tenure::Takeover {
 impl TimingArgs {
     /// As the library takes it.
     #[must_use]
-    pub fn settings(&self) -> tenure::Settings {
-        tenure::Settings {
+    pub fn settings(&self) -> tenure::TimingSettings {
+        tenure::TimingSettings {
             ttl: self.ttl,
             beat: self.beat,
             op_timeout: self.op_timeout,
@@ -203,7 +230,7 @@ impl TimingArgs {
             kill_slack: self.kill_slack,
             takeover: self.takeover.unwrap_or_default().into(),
             grace: self.grace,
-            ..tenure::Settings::default()
+            ..tenure::TimingSettings::default()
         }
     }
 
@@ -230,21 +257,21 @@ impl TimingArgs {
 #[derive(Debug, Clone, Args)]
 #[command(after_help = CHECK_HELP)]
 pub struct CheckArgs {
-    /// The configuration of an agent; it is read as the agent would read it, and nothing is started
+    /// Configuration file of an agent; it is read as the agent reads it, and nothing is started
     #[arg(long, short, value_name = "FILE")]
     pub config: Option<std::path::PathBuf>,
-    /// Set any key of the configuration, as KEY=VALUE; may be given several times
+    /// Set a key of the configuration; repeatable
     #[arg(long, value_name = "KEY=VALUE", value_parser = label, requires = "config")]
     pub set: Vec<(String, String)>,
     #[command(flatten)]
-    /// How long things take.
+    /// Timing options.
     pub timing: TimingArgs,
 }
 
 const CHECK_HELP: &str = "\
-With --config everything in the file is checked: keys, times, store, roles, commands, schedules, conditions of alerts,
-certificates. Nothing is connected to and nothing is made; `tenure doctor` looks at the store itself. What is wrong is told
-with its line, all at once, and the exit code is 2.
+With --config everything in the file is checked: keys, times, store, roles, commands, schedules, alert conditions,
+certificates. No connection is opened and no file is created; `tenure doctor` examines the store itself. All errors are
+printed at once, each with its line, and the exit code is 2.
 
 Example:
   tenure check --config /etc/tenure/tenure.toml && systemctl reload tenure-agent";
@@ -256,46 +283,52 @@ pub struct RunArgs {
     /// The role to lead
     #[arg(long, short, value_name = "NAME")]
     pub role: Name,
-    /// This node's name, of which there is one live process at a time [default: HOST-PID]
+    /// Name of this node; one live process may use it [default: HOST-PID]
     #[arg(long, short, value_name = "NAME")]
     pub node: Option<Name>,
-    /// Where others reach this node; shown to whoever asks who leads
+    /// Address of this node, shown to clients that look up the leader
     #[arg(long, value_name = "TEXT")]
     pub address: Option<String>,
-    /// Something to say about this node, as KEY=VALUE; may be given several times
+    /// A label of this node; repeatable
     #[arg(long, value_name = "KEY=VALUE", value_parser = label)]
     pub label: Vec<(String, String)>,
-    /// Higher claims first
+    /// Candidates of higher priority claim first
     #[arg(long, default_value_t = 0, allow_negative_numbers = true)]
     pub priority: i32,
-    /// Ask a leader of lower priority to hand over
+    /// Take the role over from a leader of lower priority
     #[arg(long)]
     pub preempt: bool,
-    /// Leave a free role to others for so long
+    /// Wait this long before claiming a vacant role
     #[arg(long, value_parser = duration, value_name = "TIME", default_value = "0s")]
     pub takeover_delay: Duration,
-    /// Do not hand a younger tenure over for the sake of priority
+    /// Do not hand over to a higher priority before a tenure is this old
     #[arg(long, value_parser = duration, value_name = "TIME", default_value = "0s")]
     pub min_tenure: Duration,
     #[command(flatten)]
-    /// How long things take.
+    /// Timing options.
     pub timing: TimingArgs,
-    /// How long the command may take to end after SIGTERM when it is not the lease that runs out
+    /// How long the command may take to end after SIGTERM, if the lease does not end first
     #[arg(long, value_parser = duration, value_name = "TIME", default_value = "10s")]
     pub drain: Duration,
-    /// What to do when the command has ended by itself
+    /// What to do when the command ends by itself
     #[arg(long, value_enum, default_value_t = Restart::Never)]
     pub restart: Restart,
-    /// How long to stand back before campaigning again after the command ended [default: ttl]
+    /// Wait this long before campaigning again after the command ended [default: ttl]
     #[arg(long, value_parser = duration, value_name = "TIME")]
     pub cool_down: Option<Duration>,
-    /// Give up if not elected by then
+    /// Exit if not elected within this time
     #[arg(long, value_parser = duration, value_name = "TIME")]
     pub wait: Option<Duration>,
-    /// Do not campaign again after leadership was lost
+    /// Exit if the store has not answered within this time [default: wait forever]
+    #[arg(long, value_parser = duration, value_name = "TIME")]
+    pub store_timeout: Option<Duration>,
+    /// Exit after leadership was lost, instead of campaigning again
     #[arg(long)]
     pub once: bool,
-    /// Say nothing about the election on stderr
+    /// A TENURE_ variable that the command inherits too; repeatable
+    #[arg(long, value_name = "NAME")]
+    pub pass_env: Vec<String>,
+    /// Print nothing about the election on stderr
     #[arg(long, short)]
     pub quiet: bool,
     /// The command, after `--`
@@ -307,31 +340,31 @@ pub struct RunArgs {
 #[derive(Debug, Clone, Args)]
 #[command(after_help = AGENT_HELP)]
 pub struct AgentArgs {
-    /// The configuration [default: tenure.toml here, or /etc/tenure/tenure.toml, if there is one]
+    /// Configuration file [default: /etc/tenure/tenure.toml, if it exists]
     #[arg(long, short, value_name = "FILE")]
     pub config: Option<std::path::PathBuf>,
-    /// Print the configuration that counts, each value with where it came from, and exit
+    /// Print the effective configuration, each value with its source, and exit
     #[arg(long)]
     pub print_config: bool,
-    /// Set any key of the configuration, as KEY=VALUE; may be given several times
+    /// Set a key of the configuration; repeatable
     #[arg(long, value_name = "KEY=VALUE", value_parser = label)]
     pub set: Vec<(String, String)>,
-    /// This node's name
+    /// Name of this node
     #[arg(long, short, value_name = "NAME")]
     pub node: Option<Name>,
-    /// A role to stand for, besides those of the file; may be given several times
+    /// A role to campaign for, besides those of the file; repeatable
     #[arg(long, short, value_name = "NAME")]
     pub role: Vec<Name>,
-    /// An address to listen on, such as 127.0.0.1:7654
+    /// Address to listen on, such as 127.0.0.1:7654
     #[arg(long, value_name = "ADDRESS:PORT")]
     pub listen: Option<String>,
-    /// The Unix socket to listen on
+    /// Unix socket to listen on
     #[arg(long, value_name = "PATH")]
     pub socket: Option<String>,
 }
 
 impl AgentArgs {
-    /// What the flags say, by key.
+    /// The given options, by key.
     #[must_use]
     pub fn settings(&self, common: &Common) -> Vec<(String, String)> {
         let named = [
@@ -349,8 +382,8 @@ impl AgentArgs {
 }
 
 const AGENT_HELP: &str = "\
-The file, then the environment, then the flags: the later wins. docs/agent.md lists every key. SIGHUP reads it again and
-applies what can change while it runs; SIGTERM gives everything up and exits.
+The file, then the environment, then the flags: the later wins. docs/reference/configuration.md lists every key. SIGHUP
+reloads the configuration and applies what can change at run time; SIGTERM resigns every role and exits.
 
 Example:
   tenure agent --role scheduler --listen 127.0.0.1:7654";
@@ -358,23 +391,24 @@ Example:
 /// When to run the command again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Restart {
-    /// Resign and exit with its code.
+    /// Resign and exit with its code
     Never,
-    /// Campaign again if it failed.
+    /// Campaign again if it failed
     OnFailure,
-    /// Campaign again.
+    /// Campaign again
     Always,
 }
 
 const RUN_HELP: &str = "\
 The command gets its own process group, this terminal, every signal, and TENURE_ROLE, TENURE_NODE, TENURE_TOKEN and
-TENURE_SESSION in its environment. It never outlives the lease, whatever happens to tenure: a second process, its watchdog, sees to that.
+TENURE_SESSION in its environment, and no other TENURE_ variable unless --pass-env names it. It never outlives the lease:
+a second process, its watchdog, kills it in time even if tenure itself is killed or frozen.
 
 Exit codes: the command's own, or 128 + the signal that ended it
-  2    what was typed cannot be        120  not elected within --wait
+  2    usage error                     120  not elected within --wait
   126  the command cannot be executed  121  leadership was lost, and --once was given
-  127  there is no such command        122  the store cannot be used
-                                       123  something else failed
+  127  command not found               122  the store cannot be used
+                                       123  any other failure
 
 Example:
   tenure run --role scheduler -- python3 worker.py";
@@ -384,7 +418,7 @@ Example:
 pub struct StatusArgs {
     /// Only these roles
     pub roles: Vec<Name>,
-    /// Fail (exit code 1) unless every role shown has a leader that beats
+    /// Exit with 1 unless every role shown has a live leader
     #[arg(long)]
     pub require_leader: bool,
 }
@@ -394,7 +428,7 @@ pub struct StatusArgs {
 pub struct HistoryArgs {
     /// Only this role
     pub role: Option<Name>,
-    /// Show at most so many tenures of each role
+    /// Show at most this many tenures of each role
     #[arg(long, short = 'n', default_value = "20")]
     pub limit: std::num::NonZeroUsize,
 }
@@ -404,7 +438,7 @@ pub struct HistoryArgs {
 pub struct WatchArgs {
     /// Only these roles
     pub roles: Vec<Name>,
-    /// Stop after so many lines
+    /// Stop after this many lines
     #[arg(long, value_name = "N")]
     pub count: Option<u64>,
 }
@@ -412,7 +446,7 @@ pub struct WatchArgs {
 /// `tenure top`
 #[derive(Debug, Clone, Copy, Args)]
 pub struct TopArgs {
-    /// Print one screen and exit; so does whatever is not a terminal
+    /// Print one screen and exit; the default without a terminal
     #[arg(long)]
     pub once: bool,
 }
@@ -422,16 +456,16 @@ pub struct TopArgs {
 pub struct TransferArgs {
     /// The role
     pub role: Name,
-    /// The node that is to lead
+    /// The node to transfer the role to
     #[arg(long, value_name = "NODE")]
     pub to: Name,
-    /// Why; kept with the request
+    /// Reason, kept in the audit trail
     #[arg(long, default_value = "", hide_default_value = true, value_name = "TEXT")]
     pub why: String,
-    /// How long to wait for it
+    /// How long to wait for the outcome
     #[arg(long, value_parser = duration, value_name = "TIME", default_value = "30s")]
     pub wait: Duration,
-    /// When, such as 2030-01-31T12:00:00Z; an agent keeps it in mind [default: at once]
+    /// Transfer at this time, such as 2030-01-31T12:00:00Z; needs an agent [default: at once]
     #[arg(long, value_name = "TIME")]
     pub at: Option<String>,
 }
@@ -441,10 +475,10 @@ pub struct TransferArgs {
 pub struct PinArgs {
     /// The role
     pub role: Name,
-    /// The node that alone may lead it; untied if not given
+    /// The only node that may lead the role; without it the role is unpinned
     #[arg(long, value_name = "NODE")]
     pub to: Option<Name>,
-    /// Why; kept on record
+    /// Reason, kept in the audit trail
     #[arg(long, default_value = "", hide_default_value = true, value_name = "TEXT")]
     pub why: String,
 }
@@ -452,32 +486,32 @@ pub struct PinArgs {
 /// `tenure alerts`
 #[derive(Debug, Clone, Args)]
 pub struct AlertsArgs {
-    /// What to do about one; without it they are listed
+    /// What to do with an alert; without it all are listed
     #[command(subcommand)]
     pub verb: Option<AlertsVerb>,
 }
 
-/// What to do about an alert.
+/// What to do with an alert.
 #[derive(Debug, Clone, Subcommand)]
 pub enum AlertsVerb {
-    /// Somebody looks after it: it is not told again while it goes on
+    /// Acknowledge an alert: no further notifications while it fires
     Acknowledge(AlertArgs),
-    /// It is over: those who were told hear that
+    /// Resolve an alert by hand: its recipients are notified
     Resolve(AlertArgs),
-    /// Let nobody be told of it for a while
+    /// Silence an alert: no notifications for a time
     Silence(SilenceArgs),
-    /// Let people be told of it again
+    /// End the silence of an alert
     Unsilence(AlertArgs),
 }
 
 /// `tenure probe`
 #[derive(Debug, Clone, Subcommand)]
 pub enum ProbeVerb {
-    /// Its election loop turns
+    /// The agent works: its election loop runs
     Live,
-    /// It sees the store; never tied to leading
+    /// The agent reaches its store; independent of leadership
     Ready,
-    /// Its node leads the role at this very moment
+    /// The node of the agent leads the role now
     Leader {
         /// The role
         role: Name,
@@ -489,7 +523,7 @@ pub enum ProbeVerb {
 pub struct AlertArgs {
     /// The alert
     pub alert: Name,
-    /// Why; kept on record
+    /// Reason, kept in the audit trail
     #[arg(long, default_value = "", hide_default_value = true, value_name = "TEXT")]
     pub why: String,
 }
@@ -498,9 +532,9 @@ pub struct AlertArgs {
 #[derive(Debug, Clone, Args)]
 pub struct SilenceArgs {
     #[command(flatten)]
-    /// Which, and why.
+    /// The alert, and the reason.
     pub alert: AlertArgs,
-    /// For how long
+    /// Duration of the silence
     #[arg(long = "for", value_parser = duration, value_name = "TIME", default_value = "1h")]
     pub span: Duration,
 }
@@ -510,10 +544,10 @@ pub struct SilenceArgs {
 pub struct DrainArgs {
     /// The node
     pub node: Name,
-    /// Let it stand again
+    /// End the drain: the node claims roles again
     #[arg(long)]
     pub undo: bool,
-    /// Why; kept on record
+    /// Reason, kept in the audit trail
     #[arg(long, default_value = "", hide_default_value = true, value_name = "TEXT")]
     pub why: String,
 }
@@ -523,10 +557,10 @@ pub struct DrainArgs {
 pub struct EligibleArgs {
     /// The role
     pub role: Name,
-    /// Whether the node of the agent claims it
+    /// Whether the node claims the role
     #[arg(value_enum)]
     pub eligible: Switch,
-    /// Why; kept on record
+    /// Reason, kept in the audit trail
     #[arg(long, default_value = "", hide_default_value = true, value_name = "TEXT")]
     pub why: String,
 }
@@ -534,9 +568,9 @@ pub struct EligibleArgs {
 /// On or off.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Switch {
-    /// It does.
+    /// The node claims the role
     On,
-    /// It does not.
+    /// The node does not claim the role
     Off,
 }
 
@@ -545,45 +579,51 @@ pub enum Switch {
 pub struct AskArgs {
     /// The role
     pub role: Name,
-    /// Why; kept with the request
+    /// Reason, kept in the audit trail
     #[arg(long, default_value = "", hide_default_value = true, value_name = "TEXT")]
     pub why: String,
-    /// How long to wait for it
+    /// How long to wait for the outcome
     #[arg(long, value_parser = duration, value_name = "TIME", default_value = "30s")]
     pub wait: Duration,
+}
+
+/// `tenure forget`
+#[derive(Debug, Clone, Args)]
+pub struct ForgetArgs {
+    /// The role
+    pub role: Name,
+    /// Reason, kept in the audit trail
+    #[arg(long, default_value = "", hide_default_value = true, value_name = "TEXT")]
+    pub why: String,
 }
 
 /// `tenure schema`
 #[derive(Debug, Clone, Args)]
 pub struct SchemaArgs {
-    /// For which kind of store [default: that of --store, by its scheme]
-    #[arg(long = "for", value_enum, value_name = "KIND")]
-    pub kind: Option<StoreKind>,
-    /// Print what fences need, for the database that the work writes to
+    /// Kind of store [default: by the scheme of --store]
+    #[arg(long = "for", value_parser = stores_to_set_up(), value_name = "KIND")]
+    pub kind: Option<String>,
+    /// Print the tables of fences, for the database that the work writes to
     #[arg(long)]
     pub fence: bool,
-    /// Who is to get the rights
+    /// The user to grant the rights to
     #[arg(long, default_value = "app", value_name = "NAME")]
     pub user: Name,
 }
 
-/// Kinds of stores.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum StoreKind {
-    /// PostgreSQL.
-    Postgres,
-    /// MySQL and MariaDB.
-    Mysql,
-    /// SQLite, the embedded store.
-    Sqlite,
-    /// Redis and Valkey.
-    Redis,
+/// The kinds of store that the registry of this build knows something to set up for.
+fn stores_to_set_up() -> PossibleValuesParser {
+    let product = |name: &str| tenure::store::BACKENDS.iter().find(|backend| backend.name == name);
+    PossibleValuesParser::new(tenure::schema::stores().into_iter().map(move |name| {
+        let value = PossibleValue::new(name);
+        product(name).map_or(value.clone(), |backend| value.help(backend.product))
+    }))
 }
 
 /// `tenure task`
 #[derive(Debug, Clone, Args)]
 pub struct TaskArgs {
-    /// What to do.
+    /// The command.
     #[command(subcommand)]
     pub verb: TaskVerb,
 }
@@ -591,15 +631,15 @@ pub struct TaskArgs {
 /// What to do with tasks.
 #[derive(Debug, Clone, Subcommand)]
 pub enum TaskVerb {
-    /// Show tasks: when they run, how they last went, and how often
+    /// Show tasks: schedule, last run, totals
     List(TaskListArgs),
-    /// Show runs, and what was missed or skipped, with the reason
+    /// Show runs, and missed or skipped ticks, with the reason
     History(TaskHistoryArgs),
-    /// Run a task now, and wait until that run has ended
+    /// Run a task now, and wait for the end of the run
     Trigger(TaskAskArgs),
-    /// Let the ticks of a task pass until it is resumed
+    /// Pause a task: its ticks are skipped until it is resumed
     Pause(TaskAskArgs),
-    /// Let a paused task run again
+    /// Resume a paused task
     Resume(TaskAskArgs),
 }
 
@@ -615,7 +655,7 @@ pub struct TaskListArgs {
 pub struct TaskHistoryArgs {
     /// Only this task
     pub task: Option<Name>,
-    /// Show at most so many runs of each task
+    /// Show at most this many runs of each task
     #[arg(long, short = 'n', default_value = "20")]
     pub limit: std::num::NonZeroUsize,
 }
@@ -625,134 +665,89 @@ pub struct TaskHistoryArgs {
 pub struct TaskAskArgs {
     /// The task
     pub task: Name,
-    /// Why; kept with the request
+    /// Reason, kept in the audit trail
     #[arg(long, default_value = "", hide_default_value = true, value_name = "TEXT")]
     pub why: String,
-    /// How long to wait for it
+    /// How long to wait for the outcome
     #[arg(long, value_parser = duration, value_name = "TIME", default_value = "30s")]
     pub wait: Duration,
-}
-
-/// `tenure peers`
-#[derive(Debug, Clone, Subcommand)]
-pub enum PeersVerb {
-    /// Show the members of the group
-    List,
-    /// Make an address a member: it votes when it has caught up
-    Add(PeerArgs),
-    /// Make an address no member any more, whether it can be reached or not
-    Remove(PeerArgs),
-    /// Be the member that me=HOST:PORT names, and only store: it leads no role
-    Serve,
-}
-
-/// `tenure peers add`, `remove`
-#[derive(Debug, Clone, Args)]
-pub struct PeerArgs {
-    /// The member, as the URLs name it
-    #[arg(value_name = "HOST:PORT")]
-    pub address: String,
 }
 
 /// `tenure demo`
 #[derive(Debug, Clone, Args)]
 pub struct DemoArgs {
-    /// Stop after so many seconds [default: when you press q]
+    /// Stop after this many seconds [default: 20 without a terminal, when you press q on one]
     #[arg(long, value_name = "N")]
     pub seconds: Option<u64>,
+    /// Run until interrupted, also without a terminal
+    #[arg(long, conflicts_with = "seconds")]
+    pub forever: bool,
     /// Print lines instead of a board
     #[arg(long)]
     pub no_tty: bool,
-    /// How many nodes
+    /// Number of nodes
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u8).range(2..=9))]
     pub nodes: u8,
-    /// Be one of the demo's nodes, of this name
+    /// Run one of the demo's nodes, under this name
     #[arg(long, hide = true, requires = "dir")]
     pub member: Option<Name>,
-    /// Where that node finds the others
+    /// Directory of the demo
     #[arg(long, hide = true, requires = "member")]
     pub dir: Option<std::path::PathBuf>,
-}
-
-/// `tenure bench`
-#[derive(Debug, Clone, Args)]
-pub struct BenchArgs {
-    /// How many times each thing is measured
-    #[arg(long, default_value_t = 100)]
-    pub rounds: u32,
-    /// With how many roles on one node
-    #[arg(long, default_value_t = 10_000)]
-    pub roles: u32,
-    /// Start a private server of this kind, and measure there; otherwise --store is used
-    #[arg(long, value_enum)]
-    pub private: Option<Private>,
-    /// Plays the node that is killed
-    #[arg(long, hide = true)]
-    pub victim: bool,
 }
 
 /// `tenure torture`
 #[derive(Debug, Clone, Args)]
 #[command(after_help = TORTURE_HELP)]
 pub struct TortureArgs {
-    /// How many nodes
+    /// Number of nodes
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u8).range(2..=20))]
     pub nodes: u8,
-    /// For how long
+    /// Duration in minutes
     #[arg(long, default_value_t = 10.0, value_name = "N")]
     pub minutes: f64,
-    /// What to do to them: groups or single faults, separated by commas; `all` adds what destroys data
+    /// Faults or groups of faults, separated by commas; `all` adds those that destroy data
     #[arg(long, value_delimiter = ',', value_name = "FAULTS")]
     pub faults: Vec<String>,
-    /// Do the same as another time [default: another one each time]
+    /// Repeat the plan of an earlier run [default: random]
     #[arg(long, value_name = "N")]
     pub seed: Option<u64>,
     /// Start a private server of this kind, and attack it too; otherwise --store is used and left alone
-    #[arg(long, value_enum)]
-    pub private: Option<Private>,
-    /// How long a leader that falls silent keeps its role
+    #[arg(long, value_name = "KIND", value_parser = private_server())]
+    pub private: Option<&'static PrivateServer>,
+    /// Lease duration of the nodes
     #[arg(long, value_parser = duration, value_name = "TIME", default_value = "2s")]
     pub ttl: Duration,
-    /// What a leaderless time may last longer than the bound; what was measured to stand still is taken off anyway
+    /// How much longer than the bound a role may be without a leader; measured stalls are subtracted anyway
     #[arg(long, value_parser = duration, value_name = "TIME", default_value = "1s")]
     pub allowance: Duration,
-    /// Where to write the page [default: tenure-torture-SEED.html]
+    /// File for the HTML report [default: tenure-torture-SEED.html]
     #[arg(long, value_name = "FILE")]
     pub page: Option<std::path::PathBuf>,
     /// Append a row for docs/evidence.md to this file
     #[arg(long, value_name = "FILE")]
     pub evidence: Option<std::path::PathBuf>,
-    /// Only show what would be done
+    /// Print the plan and exit
     #[arg(long)]
     pub plan: bool,
     /// Print lines instead of a board
     #[arg(long)]
     pub no_tty: bool,
-    /// Be one of the nodes; how, as JSON
+    /// Run one of the nodes, with these options as JSON
     #[arg(long, hide = true)]
     pub member: Option<String>,
 }
 
-/// A server that is started for one torture or bench, and gone after it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Private {
-    /// The embedded store.
-    Sqlite,
-    /// Redis, durable.
-    Redis,
-    /// Redis with a replica and Sentinels: class C.
-    RedisFailover,
-    /// PostgreSQL.
-    Postgres,
-    /// MariaDB.
-    Mysql,
-    /// Three members of a group of peers.
-    Peers,
+/// The kinds that `tenure-torture` can start.
+pub(crate) fn private_server() -> impl TypedValueParser<Value = &'static PrivateServer> {
+    let kinds = PRIVATE_SERVERS.iter().map(|server| PossibleValue::new(server.name).help(server.about));
+    PossibleValuesParser::new(kinds)
+        .map(|name| PrivateServer::find(&name).expect("a possible value is in the table"))
 }
 
 const TORTURE_HELP: &str = "\
-Groups of faults: process, link, store, operator, clock, config (all of them by default), and destroy.
-Ends with 1 if anything happened that must never happen. Nodes use a namespace of their own, `torture-SEED`.
+Groups of faults: process, link, store, operator, clock, config, neighbour (all of them by default), and destroy.
+Exit code 1 if a guarantee was violated. The nodes use a namespace of their own, `torture-SEED`.
 
 Examples:
   tenure torture --private redis --minutes 2
@@ -761,20 +756,17 @@ Examples:
 /// `tenure completions`
 #[derive(Debug, Clone, Args)]
 pub struct CompletionArgs {
-    /// For which shell
+    /// The shell
     #[arg(value_enum)]
     pub shell: clap_complete::Shell,
 }
 
-/// `5s`, `500ms`, `1m 30s`; a bare number has no unit and is refused.
+/// `5s`, `500ms`, `1m 30s`; a number without a unit is refused.
 fn duration(text: &str) -> Result<Duration, String> {
-    humantime::parse_duration(text).map_err(|error| format!("{error}; write it like 500ms, 5s or 1m"))
+    humantime::parse_duration(text).map_err(|error| format!("{error}; use a time such as 500ms, 5s or 1m"))
 }
 
 fn label(text: &str) -> Result<(String, String), String> {
-    let (key, value) = text.split_once('=').ok_or("a label is written KEY=VALUE")?;
-    if key.is_empty() {
-        return Err("a label needs a key before the =".to_owned());
-    }
-    Ok((key.to_owned(), value.to_owned()))
+    let split = text.split_once('=').filter(|(key, _)| !key.is_empty());
+    split.map(|(key, value)| (key.to_owned(), value.to_owned())).ok_or("use KEY=VALUE".to_owned())
 }

@@ -60,7 +60,7 @@ impl Exit {
             | Self::NotElected(why)
             | Self::Lost(why)
             | Self::Store(why)
-            | Self::Failed(why) => anstream::eprintln!("tenure: {why}"),
+            | Self::Failed(why) => anstream::eprintln!("tenure: {}", crate::output::message(why)),
             Self::Done | Self::Child(_) | Self::Signal(_) => {}
         }
         ExitCode::from(self.code())
@@ -78,15 +78,30 @@ pub fn of_usage(error: &clap::Error) -> ExitCode {
     ExitCode::from(if error.use_stderr() { 2 } else { 0 })
 }
 
+/// The agent sorts the same errors into the same kinds.
 impl From<tenure::Error> for Exit {
     fn from(error: tenure::Error) -> Self {
-        let why = error.to_string();
+        tenure_agent::Error::from(error).into()
+    }
+}
+
+impl From<tenure_agent::Error> for Exit {
+    fn from(error: tenure_agent::Error) -> Self {
         match error {
-            tenure::Error::Name(_) | tenure::Error::Timing(_) => Self::Usage(why),
-            tenure::Error::Store(error) if error.is_misnamed() => Self::Usage(why),
-            tenure::Error::Store(_) => Self::Store(why),
-            tenure::Error::Thread(_) => Self::Failed(why),
-            _ => Self::No(why),
+            tenure_agent::Error::Invalid(why) => Self::Usage(why),
+            tenure_agent::Error::Refused(why) => Self::No(why),
+            tenure_agent::Error::Store(why) => Self::Store(why),
+            error => Self::Failed(error.to_string()),
+        }
+    }
+}
+
+impl From<tenure_torture::Error> for Exit {
+    fn from(error: tenure_torture::Error) -> Self {
+        match error {
+            tenure_torture::Error::Usage(why) => Self::Usage(why),
+            tenure_torture::Error::Tenure(error) => error.into(),
+            error => Self::Failed(error.to_string()),
         }
     }
 }

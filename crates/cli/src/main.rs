@@ -2,11 +2,11 @@
 
 use std::process::ExitCode;
 
-use tenure_cli::process;
+use tenure_process::watchdog;
 
 fn main() -> ExitCode {
-    if process::watchdog::is_watchdog() {
-        process::watchdog::main()
+    if watchdog::is_watchdog() {
+        watchdog::main()
     }
     tenure_cli::main()
 }

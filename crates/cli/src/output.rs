@@ -1,14 +1,16 @@
 //! What people and scripts read: tables with colour on a terminal, JSON on request, logs on stderr.
 
-pub mod log;
 pub(crate) mod paint;
 pub(crate) mod screen;
 pub mod table;
-pub mod time;
 
 use std::io::{ErrorKind, IsTerminal, Write};
 
 use serde::Serialize;
+use tenure_agent::log;
+use tenure_agent::text::for_terminal;
+pub use tenure_agent::text::sanitize;
+pub use tenure_agent::time;
 
 use crate::args::{Cli, Common, Format};
 use crate::exit::Exit;
@@ -17,7 +19,7 @@ use crate::exit::Exit;
 pub fn start(cli: &Cli) {
     let default = match &cli.verb {
         crate::args::Verb::Run(args) if !args.quiet => "tenure=info,warn",
-        crate::args::Verb::Agent(_) => "tenure=info,tenure_cli=info,warn",
+        crate::args::Verb::Agent(_) => "tenure=info,tenure_agent=info,warn",
         _ => "error",
     };
     let filter = tracing_subscriber::EnvFilter::try_from_env("TENURE_LOG")
@@ -25,7 +27,7 @@ pub fn start(cli: &Cli) {
     let colour = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|v| v.is_empty());
     let _ = tracing_subscriber::fmt()
         .with_env_filter(filter)
-        .with_writer(log::Lines)
+        .with_writer(log::LogWriter)
         .with_ansi(colour)
         .with_target(false)
         .try_init();
@@ -36,8 +38,7 @@ pub fn start(cli: &Cli) {
 /// # Errors
 /// As [`print()`].
 pub fn json(value: &impl Serialize) -> Result<(), Exit> {
-    let text = serde_json::to_string(value).expect("what is printed serialises");
-    print(&text)
+    print(&tenure_agent::text::json(value))
 }
 
 /// Prints text and a line end, with colour only where a terminal shows it. A reader that has gone away (`| head`) has
@@ -55,7 +56,7 @@ pub fn print(text: &str) -> Result<(), Exit> {
 /// If it cannot be written for another reason.
 pub fn line(text: &str) -> Result<bool, Exit> {
     let mut out = anstream::stdout().lock();
-    match writeln!(out, "{text}").and_then(|()| out.flush()) {
+    match writeln!(out, "{}", for_terminal(text)).and_then(|()| out.flush()) {
         Ok(()) => Ok(true),
         Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(false),
         Err(error) => Err(Exit::Failed(format!("cannot write to stdout: {error}"))),
@@ -76,14 +77,22 @@ pub fn one_line(error: &clap::Error) -> String {
     let usage = text.lines().find_map(|line| line.strip_prefix("Usage: "));
     match (error.kind(), usage) {
         (clap::error::ErrorKind::MissingRequiredArgument, Some(usage)) => format!("{line}; usage: {usage}"),
+        (clap::error::ErrorKind::UnknownArgument, Some(usage))
+            if usage.starts_with("tenure run ") && !line.contains("argument '-") =>
+        {
+            format!("{line}; put the command after `--`: tenure run --role NAME -- COMMAND")
+        }
         _ => line,
     }
 }
 
-/// Text that others chose, without what would move the cursor, colour the screen or break the line.
-#[must_use]
-pub fn tame(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
+/// A message of this program: further lines are indented, so that none of them can pass for another message.
+pub(crate) fn message(text: &str) -> String {
+    let indent =
+        |line: &str| if line.starts_with("  ") { sanitize(line) } else { format!("  {}", sanitize(line)) };
+    let (first, more) = text.split_once('\n').unwrap_or((text, ""));
+    let lines = std::iter::once(sanitize(first)).chain(more.lines().map(indent));
+    lines.collect::<Vec<_>>().join("\n")
 }
 
 /// How wide the terminal is; none if there is no terminal, where nothing needs to be cut.
@@ -102,5 +111,15 @@ impl Common {
     #[must_use]
     pub fn is_json(&self) -> bool {
         self.format == Format::Json
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_line_of_a_message_passes_for_another_message() {
+        assert_eq!(message("a\ntenure: all is well\n  b\r"), "a\n  tenure: all is well\n  b\u{fffd}");
     }
 }

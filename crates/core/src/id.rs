@@ -7,13 +7,16 @@ use serde::{Deserialize, Serialize};
 
 /// The fencing token: one number per tenure, strictly rising per role, for ever. From 1 to 2⁵³ − 1, so that it
 /// survives signed 64-bit SQL, JSON and Lua alike.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize)]
 #[serde(transparent)]
 pub struct Token(pub u64);
 
 impl Token {
     /// The largest token that every store and language can carry.
     pub const MAX: Self = Self((1 << 53) - 1);
+    /// No tenure gets here before the year 2112, even where the wall clock is a floor: a token beyond was written by
+    /// hand, or by a clock that was wrong by generations.
+    pub const IMPLAUSIBLE: Self = Self(1 << 52);
 
     /// The token of the next tenure.
     ///
@@ -34,7 +37,7 @@ impl fmt::Display for Token {
 
 /// Which life of the store a key belongs to: drawn when the `cluster` register is created, so that a store that
 /// lost everything is never mistaken for the one it was. Zero for the `cluster` register itself.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize)]
 #[serde(transparent)]
 pub struct Epoch(pub u64);
 

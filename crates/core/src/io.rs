@@ -1,6 +1,6 @@
 //! What goes into the engine and what comes out of it.
 
-use crate::record::{Reason, Witness};
+use crate::record::{LivenessLock, PROTOCOL, Reason};
 use crate::{Key, Kind, Name, OpId, Record, SessionId, Takeover, Time, Token, Version};
 
 /// Where nonces come from: the kernel in production, a seed in the simulator, a counter in the model.
@@ -17,37 +17,57 @@ impl<F: FnMut() -> u128> Entropy for F {
 
 /// One compare-and-set on one register, to a new value or to deletion.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[allow(missing_docs, reason = "fields are named after what they hold")]
 pub struct Write<V = Record> {
-    /// Which register.
     pub key: Key,
     /// The version it must have; none: it must be absent.
     pub expect: Option<Version>,
     /// What it becomes; none: it is deleted.
     pub put: Option<(Version, V)>,
-    /// Whether others are to be woken. Beats ring no bell.
-    pub ring: bool,
+    /// Whether others are notified of it. Beats notify nobody: a hundred nodes would send ten thousand messages a second.
+    pub notify: bool,
     /// Only for the register of a session: whether it is to be refused, with [`Fate::Severed`], unless the connection
-    /// that took the session's witness still holds it, proven in the same step as the compare-and-set.
-    pub witnessed: bool,
+    /// that acquired the session's liveness lock still holds it, proven in the same step as the compare-and-set.
+    pub requires_lock: bool,
 }
 
 /// A register as it was found.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[allow(missing_docs, reason = "fields are named after what they hold")]
 pub struct Entry<V = Record> {
-    /// Which register.
     pub key: Key,
-    /// Its version.
     pub version: Version,
-    /// Its content.
     pub value: V,
+}
+
+impl Entry {
+    /// Whether it holds what this version cannot read, or what no node could go on from: the last of all tokens.
+    #[must_use]
+    pub fn is_unreadable(&self) -> bool {
+        match &self.value {
+            Record::Foreign | Record::Newer(_) => true,
+            Record::Cluster(cluster) => cluster.protocol != PROTOCOL || cluster.floor > Token::IMPLAUSIBLE,
+            Record::Role(role) => role.token >= Token::MAX,
+            _ => false,
+        }
+    }
+
+    /// The protocol of a `cluster` register that only newer versions may act on.
+    #[must_use]
+    pub fn newer_protocol(&self) -> Option<u32> {
+        match &self.value {
+            Record::Newer(protocol) => Some(*protocol),
+            Record::Cluster(cluster) => Some(cluster.protocol).filter(|protocol| *protocol > PROTOCOL),
+            _ => None,
+        }
+    }
 }
 
 /// Which registers to read: some by name, and all of some kinds of one epoch.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
+#[allow(missing_docs, reason = "fields are named after what they hold")]
 pub struct Query {
-    /// By name.
     pub keys: Vec<Key>,
-    /// By kind.
     pub kinds: Vec<(crate::Epoch, Kind)>,
 }
 
@@ -69,8 +89,8 @@ pub enum Fate {
     NotApplied,
     /// It may have happened, or may happen yet. The safe default.
     Unknown,
-    /// It did not happen and never will, and neither will any later witnessed write of that session: the connection
-    /// that held its witness is gone.
+    /// It did not happen and never will, and neither will any later write of that session that requires its lock: the connection
+    /// that held its liveness lock is gone.
     Severed,
 }
 
@@ -85,40 +105,42 @@ pub enum Reply {
     Failed(Fate),
 }
 
-/// A message that says "look again". It may be late, doubled or lost, and is never the truth.
+/// A message that says "read", and nothing more. It may be late, duplicated, lost, or forged by any client that can
+/// reach the channel: no state, token, deposition or claim follows from it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-#[allow(clippy::large_enum_variant, reason = "moved once, never kept")]
 pub enum Hint {
-    /// A register may have changed to this.
-    Changed(Entry),
-    /// Hints may have been missed: look at everything again.
+    /// A register may have changed.
+    Changed(Key),
+    /// Hints may have been missed: read everything again.
     Resync,
     /// The store may have forgotten acknowledged writes: another server, an older state.
     Forgot,
+    /// A node may rely on a session with this ttl that no register shows: the file that held it was replaced.
+    UnknownLease(std::time::Duration),
 }
 
-/// What a witness outside the store saw.
+/// Proof from outside the store that a session's owner is gone.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[allow(missing_docs, reason = "fields are named after what they hold")]
 pub enum Evidence {
-    /// The kernel released the session's lock: the process, and what the witness covers, is gone.
+    /// The kernel released the session's lock: the process, and what the lock covers, is gone.
     Dead {
-        /// Whose.
         session: SessionId,
-        /// The witness that was asked; it must be the one in the record.
-        witness: String,
+        /// The id of the lock that was watched; it must be the one in the record.
+        lock: String,
     },
     /// The server saw the session's connection end.
     Disconnected {
-        /// Whose.
         session: SessionId,
-        /// The witness that was asked; it must be the one in the record.
-        witness: String,
+        /// The id of the lock that was watched; it must be the one in the record.
+        lock: String,
     },
 }
 
 /// What the engine is told.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 #[allow(clippy::large_enum_variant, reason = "moved once, never kept")]
+#[allow(missing_docs, reason = "fields are named after what they hold")]
 pub enum Input {
     /// Only time has passed.
     Wake,
@@ -126,86 +148,58 @@ pub enum Input {
     Start,
     /// Give everything up, close the session and stop. What is led is drained first.
     Stop,
-    /// Stand for a role.
-    Stand {
-        /// Which.
+    /// Campaign for a role.
+    Campaign { role: Name, candidacy: Candidacy },
+    /// Only watch a role. A campaign implies it.
+    Observe { role: Name },
+    /// Neither campaign for a role nor watch it any more; a tenure is drained first.
+    Withdraw { role: Name },
+    /// Resign this tenure, once its work has stopped.
+    Resign {
         role: Name,
-        /// How.
-        standing: Standing,
-    },
-    /// Only watch a role, without standing for it. Standing implies it.
-    Observe {
-        /// Which.
-        role: Name,
-    },
-    /// Neither stand for a role nor watch it any more; what is led is drained first.
-    Withdraw {
-        /// Which.
-        role: Name,
-    },
-    /// Give up this tenure, once its work has stopped.
-    Release {
-        /// Which role.
-        role: Name,
-        /// Which tenure; another one is left alone.
+        /// A tenure with another token is left alone.
         token: Token,
-        /// Why.
         reason: Reason,
     },
     /// The work of this tenure has stopped: every task joined, every child reaped.
-    Stopped {
-        /// Which role.
-        role: Name,
-        /// Which tenure.
-        token: Token,
-    },
-    /// The store made ready a witness for the session that is about to be opened, or has none.
-    Attested {
-        /// For which session.
-        session: SessionId,
-        /// The witness.
-        witness: Option<Witness>,
-    },
+    WorkStopped { role: Name, token: Token },
+    /// The store acquired a liveness lock for the session that is about to be opened, or has none.
+    LockAcquired { session: SessionId, lock: Option<LivenessLock> },
     /// An operation was answered.
-    Replied {
-        /// Which.
-        op: OpId,
-        /// How.
-        reply: Reply,
-    },
-    /// "Look again."
+    Replied { op: OpId, reply: Reply },
+    /// A hint says "read again".
     Hinted(Hint),
-    /// A witness saw something.
-    Witnessed(Evidence),
+    /// The same, with a forged content of the register. Only a mutant believes it.
+    #[cfg(feature = "mutants")]
+    Forged(Entry),
+    /// From now on the store can lose what it acknowledges: it is of class C until the end of this process, whatever it was.
+    Weakened,
+    /// Evidence that the owner of a session is gone.
+    Evidence(Evidence),
     /// The lease clock cannot be trusted: everything ends at once.
     ClockFault,
-    /// What people say about the node has changed.
-    Describe {
-        /// Labels.
-        labels: std::collections::BTreeMap<String, String>,
-        /// Where to reach it.
-        address: Option<String>,
-    },
+    /// The description of the node, for people, has changed.
+    Describe { labels: std::collections::BTreeMap<String, String>, address: Option<String> },
 }
 
-/// How a node stands for a role.
+/// How a node campaigns for a role.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Standing {
-    /// False: follow only. A leader that becomes ineligible gives up.
+pub struct Candidacy {
+    /// False: follow only. A leader that becomes ineligible resigns.
     pub eligible: bool,
     /// Higher claims first.
     pub priority: i32,
     /// Ask a leader of lower priority to hand over.
     pub preempt: bool,
-    /// How long to leave the role free before claiming it.
+    /// How long to leave a vacant role to others before claiming it.
     pub takeover_delay: std::time::Duration,
     /// A tenure younger than this is not handed over to a node of higher priority.
     pub min_tenure: std::time::Duration,
-    /// How long to stand back after the work failed.
+    /// How long to claim nothing after the work failed or an operator asked for a step-down.
     pub cool_down: std::time::Duration,
 }
 
-impl Default for Standing {
+impl Default for Candidacy {
     /// Eligible, of priority 0, in no hurry and without delays.
     fn default() -> Self {
         Self {
@@ -221,76 +215,58 @@ impl Default for Standing {
 
 /// What the caller has to do, in this order.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[allow(missing_docs, reason = "fields are named after what they hold")]
 pub enum Output {
     /// Read these registers and answer with [`Reply::Read`].
     Read {
-        /// To be named in the answer.
+        /// The answer names it.
         op: OpId,
-        /// What.
         query: Query,
     },
     /// Carry out these writes, each independent of the others, and answer with [`Reply::Written`].
     Write {
-        /// To be named in the answer.
+        /// The answer names it.
         op: OpId,
         /// At most [`crate::engine::BATCH`].
         writes: Vec<Write>,
     },
-    /// Make ready a witness for this session, if the store has any, and answer with [`Input::Attested`].
-    Attest {
-        /// For which session.
+    /// Acquire a liveness lock for this session, if the store has any, and answer with [`Input::LockAcquired`].
+    AcquireLock {
         session: SessionId,
         /// What a dropped connection is to mean for it.
         takeover: Takeover,
     },
-    /// Tell when this witness sees that session die or disconnect.
-    Attend {
-        /// Which session.
+    /// Watch this liveness lock, and tell when it is let go of.
+    WatchLock {
         session: SessionId,
-        /// Its witness, as its record names it.
-        witness: String,
+        /// The id of its lock, as its record names it.
+        lock: String,
         /// What a dropped connection means for it.
         takeover: Takeover,
     },
     /// That session is of no interest any more.
-    Ignore {
-        /// Which session.
-        session: SessionId,
-    },
-    /// The session is over and its work has stopped: its witness may be let go of.
-    Release {
-        /// Which session.
-        session: SessionId,
-    },
+    UnwatchLock { session: SessionId },
+    /// The session is over and its work has stopped: its liveness lock may be released.
+    ReleaseLock { session: SessionId },
     /// What is led may be relied on until then, and no longer.
     Valid {
         /// The deadline of the session.
         until: Time,
     },
-    /// Tell those who listen.
+    /// Tell the listeners.
     Event(Event),
 }
 
 /// What happened, for work, for people, for metrics.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[allow(missing_docs, reason = "fields are named after what they hold")]
 pub enum Event {
     /// A session was opened.
-    SessionOpened {
-        /// Its id.
-        session: SessionId,
-    },
-    /// On disconnect was asked for, but nobody can tell of dropped connections: this session is a strict one.
-    NoWitness {
-        /// Its id.
-        session: SessionId,
-    },
+    SessionOpened { session: SessionId },
+    /// On disconnect was asked for, but no liveness lock can tell of dropped connections: this session is a strict one.
+    NoLivenessLock { session: SessionId },
     /// The session is over; what it led is lost.
-    SessionOver {
-        /// Its id.
-        session: SessionId,
-        /// Why.
-        reason: Reason,
-    },
+    SessionOver { session: SessionId, reason: Reason },
     /// A live process has this node's name; this one waits and leads nothing.
     NameTaken {
         /// The session of the other process.
@@ -301,45 +277,22 @@ pub enum Event {
     /// A beat succeeded again.
     Certain,
     /// The role is led here: work may start.
-    Elected {
-        /// Which role.
-        role: Name,
-        /// Its token.
-        token: Token,
-    },
-    /// The work is asked to stop: wind down and answer with [`Input::Stopped`].
+    Elected { role: Name, token: Token },
+    /// The work is asked to stop: wind down and answer with [`Input::WorkStopped`].
     Draining {
-        /// Which role.
         role: Name,
-        /// Its token.
         token: Token,
-        /// Why.
         reason: Reason,
         /// True if the lease runs out: what has not stopped by the deadline must be killed. Otherwise the caller
         /// sets the limit.
         forced: bool,
     },
     /// The tenure is over. Work that is still running works without cover.
-    Lost {
-        /// Which role.
-        role: Name,
-        /// Its token.
-        token: Token,
-        /// Why.
-        reason: Reason,
-    },
+    Lost { role: Name, token: Token, reason: Reason },
     /// This node's part in a role has changed.
-    StateChanged {
-        /// Which role.
-        role: Name,
-        /// What it was.
-        from: State,
-        /// What it is.
-        to: State,
-    },
+    StateChanged { role: Name, from: State, to: State },
     /// A role has another leader, or none, as far as this node has seen.
     LeaderChanged {
-        /// Which role.
         role: Name,
         /// Who led.
         former: Option<Name>,
@@ -350,37 +303,26 @@ pub enum Event {
     },
     /// The session of a leader is over.
     LeaderDown {
-        /// Which role.
         role: Name,
         /// Who led.
         former: Name,
     },
     /// A claim did not succeed.
-    ElectionFailed {
-        /// Which role.
-        role: Name,
-        /// Why.
-        cause: Cause,
-    },
+    ElectionFailed { role: Name, cause: ElectionFailure },
     /// A role was paused or resumed.
     Paused {
-        /// Which role.
         role: Name,
         /// Whether it is paused now.
         paused: bool,
     },
-    /// Everything this node depends on was looked at once more.
-    Checked,
+    /// A poll of everything that this node depends on was answered.
+    Polled,
     /// The store forgot, or was replaced: nothing is claimed before then.
-    Quarantined {
-        /// Until when.
-        until: Time,
-    },
+    Quarantined { until: Time },
     /// A register holds what this version cannot read; it is left alone.
-    Unreadable {
-        /// Which.
-        key: Key,
-    },
+    Unreadable { key: Key },
+    /// The nodes of this namespace speak a newer protocol: this node stays out until the register says otherwise.
+    NewerProtocol { protocol: u32 },
 }
 
 /// This node's part in a role.
@@ -394,14 +336,14 @@ pub enum State {
     Leader,
     /// It leads, and its work is winding down.
     Draining,
-    /// An operator paused the role: nobody leads.
+    /// An operator paused the role: no node leads.
     Paused,
 }
 
 /// Why a claim did not succeed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Cause {
-    /// Somebody else was faster.
+pub enum ElectionFailure {
+    /// Another node was faster.
     Outrun,
     /// The store did not answer in time, or with an error.
     Store,

@@ -31,8 +31,8 @@ pub enum Kind {
     Alert,
 }
 
+#[allow(missing_docs, reason = "fields are named after what they hold")]
 impl Kind {
-    /// Every kind.
     pub const ALL: [Self; 10] = [
         Self::Cluster,
         Self::Session,

@@ -15,11 +15,12 @@
 //!
 //! The rules it keeps, and why they are safe, are in `SAFETY.md`; [`engine`] names the rule at each place.
 
+pub mod bounds;
 pub mod engine;
 pub mod id;
 pub mod io;
 pub mod key;
-pub mod mutant;
+mod mutant;
 pub mod name;
 pub mod record;
 pub mod time;
@@ -29,8 +30,9 @@ pub use engine::Engine;
 pub use id::{Epoch, OpId, SessionId, Token, Version};
 pub use io::{Entropy, Entry, Event, Evidence, Fate, Hint, Input, Outcome, Output, Query, Reply, Write};
 pub use key::{Key, Kind};
+#[cfg(feature = "mutants")]
 pub use mutant::Mutant;
 pub use name::{BadName, Name};
 pub use record::Record;
-pub use time::{Now, Time, Wall};
+pub use time::{Now, Time, Timestamp};
 pub use timing::{BadTiming, Bounds, Takeover, Timing};

@@ -1,11 +1,15 @@
-//! The known mistakes, so that the proofs can show that each would be caught.
+//! Mutants: known faults, made on purpose, so that the proofs can show that each would be caught.
 //!
-//! Every variant is one wrong line somewhere in the engine, guarded by `self.mutated(Mutant::…)`, which is
-//! `false` at compile time without the feature `mutants`.
+//! Each bends one rule of the engine (`engine/rules.rs`). Without the feature `mutants` none can be chosen, and the
+//! type is not public.
 
-/// A mistake, switched on for one engine.
+/// A deliberate fault, switched on for one engine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
+#[cfg_attr(
+    not(feature = "mutants"),
+    allow(dead_code, unreachable_pub, reason = "some enter elsewhere than in the engine")
+)]
 pub enum Mutant {
     /// Followers write a new beat into the session of the leader (the zombie master of Quartz).
     FollowersRenew,
@@ -19,11 +23,11 @@ pub enum Mutant {
     ValidityFromRead,
     /// A follower waits for its own ttl, not for the one in the record.
     OwnTtl,
-    /// Leadership is a boolean: the deadline is never looked at.
+    /// Leadership is a boolean: the deadline is never checked.
     BooleanLeadership,
     /// A beat or claim without an answer is taken for applied.
     UnknownIsSuccess,
-    /// A claim without an answer is taken for not applied, and never looked at again.
+    /// A claim without an answer is taken for not applied, and never read again.
     UnknownIsFailure,
     /// A claim keeps the token of the tenure before.
     TokenNotRaised,
@@ -45,12 +49,14 @@ pub enum Mutant {
     TtlLowered,
     /// An absent session is taken for over.
     AbsentIsOver,
-    /// A hint is believed when it says that a session is closed.
+    /// A hint is believed when it says that a session is closed, or what a role's register holds.
     HintBelieved,
+    /// Hints cause as many reads as there are hints.
+    HintsUnlimited,
     /// The death of the elector is taken for the death of its work.
     ElectorDeathIsWorkDeath,
-    /// The evidence of any witness is believed, not only of the one in the record.
-    AnyWitness,
+    /// The evidence of any lock is believed, not only of the one in the record.
+    AnyLivenessLock,
     /// An opening without an answer is sent again under the same id.
     OpeningSentTwice,
     /// The lease clock is read in an order that a preemption can stretch. (The simulator bends the clock.)
@@ -63,7 +69,7 @@ pub enum Mutant {
     PauseNotReread,
     /// A role found in one's own name, but not led, is left as it is.
     StrayIgnored,
-    /// The counter of roles given up is not looked at, so that a lost hint is lost for ever.
+    /// The counter of resigned roles is ignored, so that a lost hint is lost for ever.
     FreedIgnored,
     /// On a store that can forget, roles are claimed without watching first.
     QuarantineSkipped,
@@ -73,15 +79,44 @@ pub enum Mutant {
     GraceSkipped,
     /// A beat is not made to prove that the connection is still there.
     BeatUnproven,
-    /// A request is obeyed by whoever leads, not only by the tenure that it addresses.
+    /// Every leader obeys a request, not only the tenure that it addresses.
     RequestFellsAnyone,
     /// The session that expired is left open when the next one is opened.
     ExpiredLeftOpen,
+    /// The longest lease is lowered as soon as a list of sessions shows none that needs it.
+    LeaseFallsEarly,
+    /// After a sign that the store lost something, polls read roles in turn as ever, and beats go on counting.
+    LossUnaudited,
+    /// A store that keeps what it acknowledged says that it lost it, and the leader leads on until its lease is over.
+    ForgotIgnored,
+    /// A role that was given up and withdrawn from is forgotten, although the store may put it back into our name.
+    StrayForgotten,
+    /// On a store that can forget, a tenure begins as soon as its claim was acknowledged.
+    ElectedUnsettled,
+    /// On a store that can forget, a claim that was long on its way is led under the token that it set out with.
+    SlowClaimLed,
+    /// The highest token seen goes on as fast as a lease clock that is fast.
+    TokensOutrunClocks,
+    /// The highest token seen does not go on by itself.
+    HighestStandsStill,
+    /// A node asks for a role that it may not claim yet.
+    AsksTooEarly,
+    /// A leader hands over to a node that may not claim yet.
+    HandsOverTooEarly,
+    /// A dropped connection ends a strict session too.
+    DropEndsStrict,
+    /// A store that can lose what it acknowledges from now on is taken for what it was.
+    WeakeningIgnored,
+    /// A node of higher priority asks for a role that an operator has just given to its leader.
+    TransferUndone,
+    /// A leader that was asked to step down claims the role again at once.
+    StepDownForgotten,
 }
 
+#[cfg(feature = "mutants")]
 impl Mutant {
-    /// Every mistake.
-    pub const ALL: [Self; 35] = [
+    /// Every mutant.
+    pub const ALL: [Self; 50] = [
         Self::FollowersRenew,
         Self::UnconditionalRenew,
         Self::UnconditionalRelease,
@@ -102,8 +137,9 @@ impl Mutant {
         Self::TtlLowered,
         Self::AbsentIsOver,
         Self::HintBelieved,
+        Self::HintsUnlimited,
         Self::ElectorDeathIsWorkDeath,
-        Self::AnyWitness,
+        Self::AnyLivenessLock,
         Self::OpeningSentTwice,
         Self::ClockReadOrder,
         Self::BeatAfterCancel,
@@ -117,5 +153,19 @@ impl Mutant {
         Self::BeatUnproven,
         Self::RequestFellsAnyone,
         Self::ExpiredLeftOpen,
+        Self::LeaseFallsEarly,
+        Self::LossUnaudited,
+        Self::ForgotIgnored,
+        Self::StrayForgotten,
+        Self::ElectedUnsettled,
+        Self::SlowClaimLed,
+        Self::TokensOutrunClocks,
+        Self::HighestStandsStill,
+        Self::AsksTooEarly,
+        Self::HandsOverTooEarly,
+        Self::DropEndsStrict,
+        Self::WeakeningIgnored,
+        Self::TransferUndone,
+        Self::StepDownForgotten,
     ];
 }

@@ -1,14 +1,14 @@
 //! What the registers hold. JSON in every store, typed here.
 //!
-//! Unknown fields are ignored, so that a newer version may add some; a record that does not parse at all is
-//! [`Record::Foreign`], which nobody ever overwrites.
+//! Unknown fields are ignored, so that a newer version may add some; a record that does not parse, or is out of
+//! [bounds], is [`Record::Foreign`], which no node ever overwrites.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer};
 
-use crate::{Epoch, Kind, Name, SessionId, Takeover, Token, Wall};
+use crate::{Epoch, Kind, Name, SessionId, Takeover, Timestamp, Token, bounds};
 
 /// The content of a register.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -25,6 +25,8 @@ pub enum Record {
     RoleControl(RoleControl),
     /// `control/node/<name>`
     NodeControl(NodeControl),
+    /// `cluster`, written by nodes that speak this newer protocol. Nothing else in it is read.
+    Newer(u32),
     /// Something that this version cannot read, or that the engine has no business with (ledgers, history).
     Foreign,
 }
@@ -49,6 +51,7 @@ impl Record {
             Self::Role(_) => Some(Kind::Role),
             Self::RoleControl(_) => Some(Kind::RoleControl),
             Self::NodeControl(_) => Some(Kind::NodeControl),
+            Self::Newer(_) => Some(Kind::Cluster),
             Self::Foreign => None,
         }
     }
@@ -57,13 +60,33 @@ impl Record {
 /// Says that the namespace exists, and how long the longest lease in it lasts.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Cluster {
-    /// Which life of the store this is.
+    /// Drawn when the register was created: another epoch is another life of the store.
     pub epoch: Epoch,
     /// No session here has a longer ttl.
-    #[serde(with = "millis")]
+    #[serde(serialize_with = "millis", deserialize_with = "bounds::lease")]
     pub max_ttl: Duration,
-    /// The protocol that everybody here speaks.
+    /// Announced: to this it falls, unless a session turns up that needs more.
+    #[serde(
+        default,
+        skip_serializing_if = "Option::is_none",
+        serialize_with = "some_millis",
+        deserialize_with = "bounds::some_lease"
+    )]
+    pub falling: Option<Duration>,
+    /// The protocol that every node here speaks. Every version reads this field, whatever else becomes of the record; a node
+    /// that finds a newer protocol than [`PROTOCOL`] stays out.
     pub protocol: u32,
+    /// Every token given here is above this one: those of former epochs were not.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub floor: Token,
+    /// It replaced another epoch: leases of that one may still be running.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub renewed: bool,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde asks so")]
+fn is_zero(token: &Token) -> bool {
+    *token == Token(0)
 }
 
 /// The protocol version that this engine speaks.
@@ -75,34 +98,39 @@ pub struct Session {
     /// The node that opened it.
     pub node: Name,
     /// Counts the beats, for people and for those who watch.
+    #[serde(deserialize_with = "bounds::count")]
     pub beat: u64,
-    /// Counts the roles given up: a change means "look at them again", hint or no hint.
+    /// Counts the resigned roles: a change means "read them again", hint or no hint.
+    #[serde(deserialize_with = "bounds::count")]
     pub freed: u64,
-    /// The roles given up last, the latest last; at most [`RECENTLY`].
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    /// The roles resigned last, the latest last; at most [`MAX_FREED_LATELY`].
+    #[serde(default, skip_serializing_if = "Vec::is_empty", deserialize_with = "bounds::few")]
     pub freed_lately: Vec<Name>,
     /// Counts the writes of the node's own register: a change means "read it again", hint or no hint.
-    #[serde(default)]
-    pub card: u64,
+    #[serde(default, deserialize_with = "bounds::count")]
+    pub node_writes: u64,
+    /// True while the node may not claim the roles it campaigns for: it has not watched a store that can forget for long enough.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub holds_back: bool,
     /// How long a version of this record counts.
-    #[serde(with = "millis")]
+    #[serde(serialize_with = "millis", deserialize_with = "bounds::lease")]
     pub ttl: Duration,
     /// What a dropped connection means.
     pub takeover: Takeover,
     /// How long a dropped connection is forgiven, if it means anything.
-    #[serde(with = "millis")]
+    #[serde(serialize_with = "millis", deserialize_with = "bounds::span")]
     pub grace: Duration,
-    /// Who outside the store can tell that it died.
+    /// Its liveness lock, if the store has them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub witness: Option<Witness>,
+    pub liveness_lock: Option<LivenessLock>,
     /// Alive, or over for good.
     pub state: SessionState,
     /// When this beat was sent, by the owner's wall clock. For people only.
-    pub beat_at: Wall,
+    pub beat_at: Timestamp,
 }
 
-/// So many roles given up are named in a session; after more than that all its roles are looked at.
-pub const RECENTLY: usize = 8;
+/// So many resigned roles are named in a session; after more than that all its roles are read.
+pub const MAX_FREED_LATELY: usize = 8;
 
 /// Whether a session is over. Over is final.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -112,39 +140,41 @@ pub enum SessionState {
     Live,
     /// Its owner gave it up.
     Closed,
-    /// Somebody else proved it over.
+    /// Another node proved it over.
     Expelled,
 }
 
-/// A witness outside the store, as named in the record at opening.
+/// A liveness lock: a lock outside the registers that the owner of a session holds for as long as it lives, as named in the record at
+/// opening. That it is free proves that the owner is gone.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub struct Witness {
-    /// Which witness, as its store names it: for a file lock the device and inode, say.
+pub struct LivenessLock {
+    /// Which lock, as its store names it: for a file lock the device and inode, say.
+    #[serde(deserialize_with = "bounds::id")]
     pub id: String,
-    /// True if the witness is held until all the work has ended: in-process work, or a watchdog that holds it
-    /// until the last child is reaped. Otherwise its word is only a hint.
+    /// True if the lock is held until all the work has ended: in-process work, or a watchdog that holds it
+    /// until the last child is reaped. Otherwise that it is free is only a hint.
     pub covers_work: bool,
-    /// True if it is a connection, whose end the server sees; false if it is a process, whose end the kernel sees.
+    /// True if a connection holds it, whose end the server sees; false if a process does, whose end the kernel sees.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub connection: bool,
 }
 
-/// Who runs under a node name: claimed like a role, so that one live process has the name.
+/// Which process runs under a node name: claimed like a role, so that one live process has the name.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Node {
     /// The session of that process.
     pub session: SessionId,
-    /// What people said about it.
+    /// Labels that people gave the node.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub labels: BTreeMap<String, String>,
     /// Where to reach it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "bounds::some_text")]
     pub address: Option<String>,
-    /// The roles that it stands for, with its priority for each.
+    /// The roles that it campaigns for, with its priority for each.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub candidacies: BTreeMap<Name, i32>,
     /// When the process joined, by its own wall clock.
-    pub since: Wall,
+    pub since: Timestamp,
 }
 
 /// Who leads a role. Written only by claim and resign; never deleted, so that the token never goes back.
@@ -156,7 +186,7 @@ pub struct Role {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub holder: Option<Holder>,
     /// When this was written, by the writer's wall clock.
-    pub since: Wall,
+    pub since: Timestamp,
     /// Why it was written.
     pub reason: Reason,
     /// The node that led before.
@@ -169,10 +199,9 @@ pub struct Role {
 
 /// The session that leads, and the node that opened it.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[allow(missing_docs, reason = "fields are named after what they hold")]
 pub struct Holder {
-    /// Its session.
     pub session: SessionId,
-    /// Its name.
     pub node: Name,
 }
 
@@ -180,9 +209,9 @@ pub struct Holder {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Reason {
-    /// Nobody had led before.
+    /// No node had led before.
     First,
-    /// The former leader had given the role up.
+    /// The former leader had resigned.
     Vacant,
     /// The former leader's session was over.
     Takeover,
@@ -204,13 +233,13 @@ pub enum Reason {
     Paused,
     /// An operator pinned the role to another node.
     Pinned,
-    /// The node is no longer eligible, or no longer stands.
+    /// The node is no longer eligible, or has withdrawn.
     Ineligible,
     /// An operator drains the node.
     Drained,
     /// The lease could not be renewed in time.
     LeaseExpired,
-    /// Somebody else proved the session over.
+    /// Another node proved the session over.
     Expelled,
     /// The session register is gone: the store forgot it.
     Forgotten,
@@ -220,6 +249,8 @@ pub enum Reason {
     Disconnected,
     /// The lease clock cannot be trusted.
     ClockFault,
+    /// The other nodes speak a newer protocol than this one.
+    NewerProtocol,
     /// The driver failed.
     Fault,
 }
@@ -249,6 +280,7 @@ impl Reason {
             Self::Cloned => "cloned",
             Self::Disconnected => "disconnected",
             Self::ClockFault => "clock-fault",
+            Self::NewerProtocol => "newer-protocol",
             Self::Fault => "fault",
         }
     }
@@ -262,20 +294,20 @@ impl std::fmt::Display for Reason {
 
 /// Who asked for something, and why. For people.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[allow(missing_docs, reason = "fields are named after what they hold")]
 pub struct Order {
-    /// Who.
+    #[serde(deserialize_with = "bounds::text")]
     pub by: String,
-    /// Why.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
+    #[serde(default, skip_serializing_if = "String::is_empty", deserialize_with = "bounds::text")]
     pub why: String,
     /// When, by the asker's wall clock.
-    pub at: Wall,
+    pub at: Timestamp,
 }
 
 /// What operators ask of a role. Absent when nothing is asked.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 pub struct RoleControl {
-    /// While set, nobody leads.
+    /// While set, no node leads.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pause: Option<Order>,
     /// While set, only this node leads.
@@ -284,12 +316,25 @@ pub struct RoleControl {
     /// Something to be done once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub request: Option<Request>,
+    /// No node campaigns for the role, and an operator hid it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub forgotten: Option<Forgotten>,
+}
+
+/// A role that an operator took out of sight, until it is led again.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Forgotten {
+    /// The token of its last tenure: under a later one it is in sight again.
+    pub token: Token,
+    /// Who asked, and why.
+    #[serde(flatten)]
+    pub order: Order,
 }
 
 /// Ties a role to a node.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[allow(missing_docs, reason = "fields are named after what they hold")]
 pub struct Pin {
-    /// The node.
     pub node: Name,
     /// Who asked, and why.
     #[serde(flatten)]
@@ -310,7 +355,7 @@ pub struct Request {
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub preemption: bool,
     /// How long the leader may wait for the target to be ready, counted from when the leader sees this.
-    #[serde(with = "millis")]
+    #[serde(serialize_with = "millis", deserialize_with = "bounds::span")]
     pub patience: Duration,
     /// Who asked, and why.
     #[serde(flatten)]
@@ -319,15 +364,23 @@ pub struct Request {
     pub answer: Answer,
 }
 
+impl Request {
+    /// Whether it is an operator's transfer that made this node lead, or is about to.
+    #[must_use]
+    pub fn transferred_to(&self, node: &Name) -> bool {
+        !self.preemption && self.answer == Answer::Accepted && self.to.as_ref() == Some(node)
+    }
+}
+
 /// What became of a [`Request`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Answer {
     /// Nothing yet.
     Open,
-    /// The leader is giving up the role because of it.
+    /// The leader is resigning because of it.
     Accepted,
-    /// The target is not there, not alive, or does not stand for the role.
+    /// The target is unknown, not alive, or does not campaign for the role.
     NoTarget,
     /// The tenure is too young to be handed over for the sake of priority.
     TooYoung,
@@ -336,22 +389,17 @@ pub enum Answer {
 /// What operators ask of a node. Absent when nothing is asked.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 pub struct NodeControl {
-    /// While set, the node gives up its roles and stands for none.
+    /// While set, the node resigns its roles and claims none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub drain: Option<Order>,
 }
 
+#[allow(clippy::ref_option, reason = "serde asks so")]
+fn some_millis<S: Serializer>(span: &Option<Duration>, to: S) -> Result<S::Ok, S::Error> {
+    span.map_or_else(|| Err(serde::ser::Error::custom("left out")), |span| millis(&span, to))
+}
+
 /// Durations are whole milliseconds in records.
-mod millis {
-    use std::time::Duration;
-
-    use serde::{Deserialize, Deserializer, Serializer};
-
-    pub(super) fn serialize<S: Serializer>(span: &Duration, to: S) -> Result<S::Ok, S::Error> {
-        to.serialize_u64(u64::try_from(span.as_millis()).unwrap_or(u64::MAX))
-    }
-
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Duration, D::Error> {
-        u64::deserialize(from).map(Duration::from_millis)
-    }
+fn millis<S: Serializer>(span: &Duration, to: S) -> Result<S::Ok, S::Error> {
+    to.serialize_u64(u64::try_from(span.as_millis()).unwrap_or(u64::MAX))
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 /// An instant of this node's lease clock, in nanoseconds since an origin that means nothing elsewhere.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
@@ -36,9 +36,9 @@ fn nanos(span: Duration) -> u64 {
 }
 
 /// Wall-clock time in microseconds since 1970: for people, and as a floor for tokens on a store that can forget.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize)]
 #[serde(transparent)]
-pub struct Wall(pub u64);
+pub struct Timestamp(pub u64);
 
 /// What both clocks showed before a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
@@ -46,5 +46,5 @@ pub struct Now {
     /// The lease clock: everything that matters is counted on it.
     pub time: Time,
     /// The wall clock: written into records for people to read.
-    pub wall: Wall,
+    pub wall: Timestamp,
 }

@@ -1,6 +1,6 @@
 //! How long things take, checked as a whole.
 //!
-//! What people write is a [`Settings`]; what the engine runs on is a [`Timing`], in which every relation holds that
+//! What people write is a [`TimingSettings`]; what the engine runs on is a [`Timing`], in which every relation holds that
 //! the safety argument and a calm operation need. A message about a broken relation shows both numbers.
 
 use std::fmt;
@@ -21,10 +21,10 @@ pub enum Takeover {
 
 /// What people write; everything but the ttl follows from it unless said otherwise.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
-pub struct Settings {
+pub struct TimingSettings {
     /// How long a leader that falls silent keeps its roles. 5 s by default.
     pub ttl: Option<Duration>,
-    /// How often the session is renewed and looked at. A fifth of the ttl (of the grace: a tenth, on disconnect).
+    /// How often the node renews its session and polls the store. A fifth of the ttl (of the grace: a tenth, on disconnect).
     pub beat: Option<Duration>,
     /// How long the store may take to answer. A fifth of the ttl (of the grace: a sixth, on disconnect).
     pub op_timeout: Option<Duration>,
@@ -45,7 +45,7 @@ pub struct Settings {
 pub struct Timing {
     /// How long a version of the session counts, as written in the record.
     pub ttl: Duration,
-    /// How often the session is renewed and looked at.
+    /// How often the node renews its session and polls the store.
     pub beat: Duration,
     /// How long the store may take to answer.
     pub op_timeout: Duration,
@@ -63,27 +63,14 @@ pub struct Timing {
 
 /// Why a set of times cannot work.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[allow(missing_docs, reason = "fields are named after what they hold")]
 pub enum BadTiming {
     /// A single value is out of range.
     #[error("{key} = {got:?} is not possible: it must be between {least:?} and {most:?}", got = .got, least = .least, most = .most)]
-    Range {
-        /// Which setting.
-        key: &'static str,
-        /// Its value.
-        got: Duration,
-        /// The smallest possible.
-        least: Duration,
-        /// The largest possible.
-        most: Duration,
-    },
+    Range { key: &'static str, got: Duration, least: Duration, most: Duration },
     /// Records hold whole milliseconds.
     #[error("{key} = {got:?} is not a whole number of milliseconds")]
-    Fraction {
-        /// Which setting.
-        key: &'static str,
-        /// Its value.
-        got: Duration,
-    },
+    Fraction { key: &'static str, got: Duration },
     /// Two failed beats must fit before the work is told to stop.
     #[error(
         "beat {beat:?} + 2 × op-timeout {op_timeout:?} = {needed:?}, but work is told to stop {available:?} after \
@@ -91,39 +78,23 @@ pub enum BadTiming {
          lower beat, op-timeout or stop-grace"
     )]
     NoRoomForTwoFailures {
-        /// The beat.
         beat: Duration,
-        /// The timeout.
         op_timeout: Duration,
-        /// What they need.
         needed: Duration,
-        /// What there is.
         available: Duration,
         /// Which lease limits it: `ttl` or `grace`.
         limit: &'static str,
-        /// How long that lease is.
         lease: Duration,
-        /// The grace for stopping.
         stop_grace: Duration,
     },
     /// Killing comes after asking.
     #[error(
         "kill-slack {kill_slack:?} must be shorter than stop-grace {stop_grace:?}: killing comes after asking"
     )]
-    KillBeforeAsking {
-        /// The slack.
-        kill_slack: Duration,
-        /// The grace.
-        stop_grace: Duration,
-    },
+    KillBeforeAsking { kill_slack: Duration, stop_grace: Duration },
     /// A grace longer than the ttl is never used.
     #[error("grace {grace:?} is longer than ttl {ttl:?} and would never count")]
-    GraceBeyondTtl {
-        /// The grace.
-        grace: Duration,
-        /// The ttl.
-        ttl: Duration,
-    },
+    GraceBeyondTtl { grace: Duration, ttl: Duration },
     /// A clock that bad cannot be used.
     #[error("clock-error {0} ppm is not possible: it must be below 200000 (20 %)")]
     RateError(u32),
@@ -144,7 +115,7 @@ impl Timing {
     pub const MAX_TTL: Duration = Duration::from_secs(24 * 60 * 60);
 
     /// Fills in what was not said and checks every relation.
-    pub fn new(settings: &Settings) -> Result<Self, BadTiming> {
+    pub fn new(settings: &TimingSettings) -> Result<Self, BadTiming> {
         let ttl = whole("ttl", settings.ttl.unwrap_or(Self::DEFAULT_TTL))?;
         in_range("ttl", ttl, Self::MIN_TTL, Self::MAX_TTL)?;
         let grace = whole("grace", settings.grace.unwrap_or(floor_millis(ttl / 2)))?;
@@ -185,7 +156,7 @@ impl Timing {
             return Err(BadTiming::GraceBeyondTtl { grace, ttl });
         }
         let needed = beat + 2 * op_timeout;
-        let available = self.hold().saturating_sub(stop_grace);
+        let available = self.validity().saturating_sub(stop_grace);
         if needed > available {
             let (limit, lease) = match self.takeover {
                 Takeover::Strict => ("ttl", ttl),
@@ -206,13 +177,13 @@ impl Timing {
 
     /// How long the owner may count on a beat, from before it was sent: its lease less its own clock's error.
     #[must_use]
-    pub fn hold(&self) -> Duration {
-        self.hold_under(self.takeover)
+    pub fn validity(&self) -> Duration {
+        self.validity_under(self.takeover)
     }
 
     /// The same for a session that is opened under that rule, whatever was asked for.
     #[must_use]
-    pub fn hold_under(&self, takeover: Takeover) -> Duration {
+    pub fn validity_under(&self, takeover: Takeover) -> Duration {
         let lease = match takeover {
             Takeover::Strict => self.ttl,
             Takeover::OnDisconnect => self.ttl.min(self.grace),
@@ -222,13 +193,20 @@ impl Timing {
 
     /// How long this node must have had one version of a session of that ttl before it may expel it.
     #[must_use]
-    pub fn watch(&self, ttl: Duration) -> Duration {
+    pub fn expulsion_wait(&self, ttl: Duration) -> Duration {
         // Rounded up: a nanosecond too early is too early.
-        ttl + self.rate_error(ttl) + Duration::from_nanos(1)
+        ttl.saturating_add(self.rate_error(ttl)).saturating_add(Duration::from_nanos(1))
+    }
+
+    /// How much true time has passed at least when this node's clock has shown that span.
+    #[must_use]
+    pub fn min_elapsed(&self, span: Duration) -> Duration {
+        let nanos = span.as_nanos() * 1_000_000 / (1_000_000 + u128::from(self.rate_error_ppm));
+        Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
     }
 
     fn rate_error(&self, span: Duration) -> Duration {
-        span * self.rate_error_ppm / 1_000_000
+        span.saturating_mul(self.rate_error_ppm) / 1_000_000
     }
 
     /// What follows from these times.
@@ -236,14 +214,14 @@ impl Timing {
     pub fn bounds(&self) -> Bounds {
         let per_minute = 60.0 / self.beat.as_secs_f64();
         Bounds {
-            crash: self.watch(self.ttl) + self.beat + Duration::from_millis(100),
+            crash: self.expulsion_wait(self.ttl) + self.beat + Duration::from_millis(100),
             disconnect: match self.takeover {
                 Takeover::Strict => None,
-                Takeover::OnDisconnect => Some(self.watch(self.grace) + Duration::from_millis(100)),
+                Takeover::OnDisconnect => Some(self.expulsion_wait(self.grace) + Duration::from_millis(100)),
             },
             in_doubt: self.beat + self.op_timeout,
-            cancel: self.hold() - self.stop_grace,
-            deadline: self.hold(),
+            cancel: self.validity() - self.stop_grace,
+            deadline: self.validity(),
             operations_per_minute: (2.0 * per_minute).ceil() as u64,
         }
     }
@@ -263,7 +241,7 @@ fn in_range(key: &'static str, got: Duration, least: Duration, most: Duration) -
 
 impl Default for Timing {
     fn default() -> Self {
-        Self::new(&Settings::default()).expect("the defaults hold")
+        Self::new(&TimingSettings::default()).expect("the defaults hold")
     }
 }
 
@@ -320,7 +298,7 @@ mod tests {
     fn every_profile_and_mode_holds_by_default() {
         for ttl in [Timing::MIN_TTL, Timing::FAST_TTL, Timing::RELAXED_TTL, ms(30_000), Timing::MAX_TTL] {
             for takeover in [Takeover::Strict, Takeover::OnDisconnect] {
-                let settings = Settings { ttl: Some(ttl), takeover, ..Settings::default() };
+                let settings = TimingSettings { ttl: Some(ttl), takeover, ..TimingSettings::default() };
                 assert!(Timing::new(&settings).is_ok(), "{ttl:?} {takeover:?}: {:?}", Timing::new(&settings));
             }
         }
@@ -328,37 +306,37 @@ mod tests {
 
     #[test]
     fn a_short_grace_fits_into_a_long_lease() {
-        let settings = Settings {
+        let settings = TimingSettings {
             ttl: Some(ms(600_000)),
             takeover: Takeover::OnDisconnect,
             grace: Some(ms(2000)),
-            ..Settings::default()
+            ..TimingSettings::default()
         };
         let timing = Timing::new(&settings).unwrap();
         assert_eq!((timing.beat, timing.stop_grace, timing.kill_slack), (ms(200), ms(800), ms(80)));
         assert_eq!(timing.bounds().deadline, ms(1980));
-        assert_eq!(timing.hold_under(Takeover::Strict), ms(594_000), "refused, the lease counts");
+        assert_eq!(timing.validity_under(Takeover::Strict), ms(594_000), "refused, the lease counts");
     }
 
     #[test]
     fn broken_relations_are_refused_with_both_numbers() {
-        let five = Settings { ttl: Some(ms(5000)), ..Settings::default() };
+        let five = TimingSettings { ttl: Some(ms(5000)), ..TimingSettings::default() };
         let cases = [
-            (Settings { ttl: Some(ms(10)), ..five.clone() }, "ttl = 10ms"),
-            (Settings { ttl: Some(Duration::ZERO), ..five.clone() }, "ttl = 0ns"),
+            (TimingSettings { ttl: Some(ms(10)), ..five.clone() }, "ttl = 10ms"),
+            (TimingSettings { ttl: Some(Duration::ZERO), ..five.clone() }, "ttl = 0ns"),
             (
-                Settings { ttl: Some(Duration::from_micros(5_000_500)), ..five.clone() },
+                TimingSettings { ttl: Some(Duration::from_micros(5_000_500)), ..five.clone() },
                 "whole number of milliseconds",
             ),
-            (Settings { beat: Some(ms(3000)), ..five.clone() }, "beat 3s + 2 × op-timeout 1s = 5s"),
-            (Settings { beat: Some(Duration::ZERO), ..five.clone() }, "beat = 0ns"),
+            (TimingSettings { beat: Some(ms(3000)), ..five.clone() }, "beat 3s + 2 × op-timeout 1s = 5s"),
+            (TimingSettings { beat: Some(Duration::ZERO), ..five.clone() }, "beat = 0ns"),
             (
-                Settings { kill_slack: Some(ms(1000)), ..five.clone() },
+                TimingSettings { kill_slack: Some(ms(1000)), ..five.clone() },
                 "kill-slack 1s must be shorter than stop-grace 1s",
             ),
-            (Settings { rate_error_ppm: Some(300_000), ..five.clone() }, "300000 ppm"),
+            (TimingSettings { rate_error_ppm: Some(300_000), ..five.clone() }, "300000 ppm"),
             (
-                Settings { takeover: Takeover::OnDisconnect, grace: Some(ms(6000)), ..five },
+                TimingSettings { takeover: Takeover::OnDisconnect, grace: Some(ms(6000)), ..five },
                 "grace 6s is longer than ttl 5s",
             ),
         ];

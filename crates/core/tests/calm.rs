@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use tenure_core::engine::{Class, Config};
-use tenure_core::io::Standing;
+use tenure_core::io::Candidacy;
 use tenure_core::record::{Reason, RoleControl};
 use tenure_core::*;
 
@@ -12,8 +12,8 @@ fn name(text: &str) -> Name {
     Name::new(text).unwrap()
 }
 
-fn standing() -> Standing {
-    Standing { cool_down: Duration::from_secs(5), ..Standing::default() }
+fn candidacy() -> Candidacy {
+    Candidacy { cool_down: Duration::from_secs(5), ..Candidacy::default() }
 }
 
 /// Some engines, one set of registers, one clock.
@@ -26,19 +26,13 @@ struct World {
     operations: usize,
     /// Registers that reads gave.
     rows: usize,
-    attended: BTreeSet<(usize, SessionId)>,
+    watched: BTreeSet<(usize, SessionId)>,
 }
 
 impl World {
     fn new(nodes: usize) -> Self {
-        let engine = |n: usize| {
-            Engine::new(Config {
-                node: name(&format!("node-{n}")),
-                timing: Timing::default(),
-                class: Class::B,
-                mutant: None,
-            })
-        };
+        let engine =
+            |n: usize| Engine::new(Config::new(name(&format!("node-{n}")), Timing::default(), Class::B));
         let mut world = Self {
             now: 1_000_000_000,
             nonce: 0,
@@ -47,7 +41,7 @@ impl World {
             events: Vec::new(),
             operations: 0,
             rows: 0,
-            attended: BTreeSet::new(),
+            watched: BTreeSet::new(),
         };
         for n in 0..nodes {
             world.feed(n, Input::Start);
@@ -59,7 +53,7 @@ impl World {
         let mut inputs = vec![(node, input)];
         while !inputs.is_empty() {
             let (node, input) = inputs.remove(0);
-            let now = Now { time: Time(self.now), wall: Wall(self.now / 1000) };
+            let now = Now { time: Time(self.now), wall: Timestamp(self.now / 1000) };
             let Some(engine) = &mut self.engines[node] else { continue };
             let nonce = &mut self.nonce;
             let outputs = engine.step(now, input, &mut || {
@@ -89,18 +83,18 @@ impl World {
                 let outcomes = writes.into_iter().map(|write| self.write(node, write, inputs)).collect();
                 inputs.push((node, Input::Replied { op, reply: Reply::Written(outcomes) }));
             }
-            Output::Attest { session, .. } => {
+            Output::AcquireLock { session, .. } => {
                 let id = format!("lock of {session}");
-                let witness = Some(record::Witness { id, covers_work: true, connection: false });
-                inputs.push((node, Input::Attested { session, witness }));
+                let lock = Some(record::LivenessLock { id, covers_work: true, connection: false });
+                inputs.push((node, Input::LockAcquired { session, lock }));
             }
-            Output::Attend { session, .. } => _ = self.attended.insert((node, session)),
+            Output::WatchLock { session, .. } => _ = self.watched.insert((node, session)),
             Output::Event(event) => {
                 if let Event::Draining { role, token, .. } = &event {
-                    inputs.push((node, Input::Stopped { role: role.clone(), token: *token }));
+                    inputs.push((node, Input::WorkStopped { role: role.clone(), token: *token }));
                 }
                 if let Event::Lost { role, token, .. } = &event {
-                    inputs.push((node, Input::Stopped { role: role.clone(), token: *token }));
+                    inputs.push((node, Input::WorkStopped { role: role.clone(), token: *token }));
                 }
                 self.events.push((node, event));
             }
@@ -116,10 +110,9 @@ impl World {
         match write.put {
             None => _ = self.registers.remove(&write.key),
             Some((version, value)) => {
-                if write.ring {
+                if write.notify {
                     for other in (0..self.engines.len()).filter(|other| *other != node) {
-                        let hint = Hint::Changed(entry(&write.key, version, &value));
-                        inputs.push((other, Input::Hinted(hint)));
+                        inputs.push((other, Input::Hinted(Hint::Changed(write.key.clone()))));
                     }
                 }
                 self.registers.insert(write.key, (version, value));
@@ -148,12 +141,12 @@ impl World {
         self.engines.iter().enumerate().filter_map(|(n, engine)| Some((n, leads(engine)?.0))).collect()
     }
 
-    fn stand(&mut self, node: usize, role: &str) {
-        self.feed(node, Input::Stand { role: name(role), standing: standing() });
+    fn campaign(&mut self, node: usize, role: &str) {
+        self.feed(node, Input::Campaign { role: name(role), candidacy: candidacy() });
     }
 
-    fn stand_all(&mut self, role: &str) {
-        (0..self.engines.len()).for_each(|node| self.stand(node, role));
+    fn campaign_all(&mut self, role: &str) {
+        (0..self.engines.len()).for_each(|node| self.campaign(node, role));
     }
 
     fn control(&mut self, role: &str, control: Option<RoleControl>) {
@@ -178,7 +171,7 @@ const SECOND: Duration = Duration::from_secs(1);
 #[test]
 fn a_cold_start_elects_one_at_once() {
     let mut world = World::new(3);
-    world.stand_all("scheduler");
+    world.campaign_all("scheduler");
     world.run_for(Duration::from_millis(100));
     assert_eq!(world.leaders("scheduler").len(), 1);
     world.run_for(60 * SECOND);
@@ -190,7 +183,7 @@ fn a_cold_start_elects_one_at_once() {
 #[test]
 fn a_crashed_leader_is_replaced_within_the_bound() {
     let mut world = World::new(3);
-    world.stand_all("scheduler");
+    world.campaign_all("scheduler");
     world.run_for(7 * SECOND);
     let (leader, token) = world.leaders("scheduler")[0];
     world.engines[leader] = None;
@@ -203,7 +196,7 @@ fn a_crashed_leader_is_replaced_within_the_bound() {
 #[test]
 fn a_clean_stop_hands_over_at_once() {
     let mut world = World::new(2);
-    world.stand_all("scheduler");
+    world.campaign_all("scheduler");
     world.run_for(5 * SECOND);
     let (leader, _) = world.leaders("scheduler")[0];
     world.feed(leader, Input::Stop);
@@ -215,12 +208,12 @@ fn a_clean_stop_hands_over_at_once() {
 #[test]
 fn a_resignation_hands_over_and_the_former_leader_stands_last() {
     let mut world = World::new(3);
-    world.stand_all("scheduler");
+    world.campaign_all("scheduler");
     world.run_for(5 * SECOND);
     let (leader, token) = world.leaders("scheduler")[0];
     world.feed(
         leader,
-        Input::Release { role: name("scheduler"), token: Token(token), reason: Reason::Resigned },
+        Input::Resign { role: name("scheduler"), token: Token(token), reason: Reason::Resigned },
     );
     world.run_for(Duration::from_millis(60));
     assert_ne!(world.leaders("scheduler")[0].0, leader);
@@ -230,9 +223,9 @@ fn a_resignation_hands_over_and_the_former_leader_stands_last() {
 #[test]
 fn a_paused_role_has_no_leader_until_it_is_resumed() {
     let mut world = World::new(2);
-    world.stand_all("scheduler");
+    world.campaign_all("scheduler");
     world.run_for(3 * SECOND);
-    let order = record::Order { by: "me".into(), why: "test".into(), at: Wall(0) };
+    let order = record::Order { by: "me".into(), why: "test".into(), at: Timestamp(0) };
     world.control("scheduler", Some(RoleControl { pause: Some(order), ..RoleControl::default() }));
     world.run_for(3 * SECOND);
     assert_eq!(world.leaders("scheduler"), []);
@@ -244,7 +237,7 @@ fn a_paused_role_has_no_leader_until_it_is_resumed() {
 #[test]
 fn a_transfer_reaches_its_target_and_fells_nobody_else() {
     let mut world = World::new(3);
-    world.stand_all("scheduler");
+    world.campaign_all("scheduler");
     world.run_for(7 * SECOND);
     let (leader, token) = world.leaders("scheduler")[0];
     let target = (leader + 1) % 3;
@@ -254,7 +247,7 @@ fn a_transfer_reaches_its_target_and_fells_nobody_else() {
         to: Some(name(&format!("node-{target}"))),
         preemption: false,
         patience: 10 * SECOND,
-        order: record::Order { by: "me".into(), why: String::new(), at: Wall(0) },
+        order: record::Order { by: "me".into(), why: String::new(), at: Timestamp(0) },
         answer: record::Answer::Open,
     };
     world.control("scheduler", Some(RoleControl { request: Some(request), ..RoleControl::default() }));
@@ -262,21 +255,23 @@ fn a_transfer_reaches_its_target_and_fells_nobody_else() {
     assert_eq!(world.leaders("scheduler"), [(target, token + 1)]);
     world.run_for(30 * SECOND);
     assert_eq!(world.leaders("scheduler"), [(target, token + 1)]);
-    assert!(
-        !world.registers.keys().any(|key| key.kind() == Kind::RoleControl),
-        "the request is cleared away"
-    );
+    let requested = |world: &World| world.registers.keys().any(|key| key.kind() == Kind::RoleControl);
+    assert!(requested(&world), "it stands for as long as its target leads: priority does not undo it");
+    world.engines[target] = None;
+    world.run_for(Timing::default().bounds().crash + 10 * SECOND);
+    assert_eq!(world.leaders("scheduler").len(), 1);
+    assert!(!requested(&world), "the next leader clears the request away");
 }
 
 #[test]
 fn a_second_process_of_the_same_name_never_leads_while_the_first_lives() {
     let mut world = World::new(1);
-    world.stand_all("scheduler");
+    world.campaign_all("scheduler");
     world.run_for(2 * SECOND);
-    let twin = Config { node: name("node-0"), timing: Timing::default(), class: Class::B, mutant: None };
+    let twin = Config::new(name("node-0"), Timing::default(), Class::B);
     world.engines.push(Some(Engine::new(twin)));
     world.feed(1, Input::Start);
-    world.stand(1, "scheduler");
+    world.campaign(1, "scheduler");
     world.run_for(20 * SECOND);
     assert_eq!(world.leaders("scheduler").len(), 1);
     assert!(world.events.iter().any(|(n, event)| *n == 1 && matches!(event, Event::NameTaken { .. })));
@@ -290,7 +285,7 @@ fn steady_state_costs_do_not_grow_with_the_number_of_roles() {
     let cost = |roles: usize| {
         let mut world = World::new(2);
         for n in 0..roles {
-            world.stand_all(&format!("role-{n}"));
+            world.campaign_all(&format!("role-{n}"));
         }
         world.run_for(10 * SECOND);
         world.operations = 0;
@@ -308,9 +303,9 @@ fn steady_state_costs_do_not_grow_with_the_number_of_roles() {
 fn a_role_that_nobody_wants_any_more_costs_nothing() {
     let mut world = World::new(3);
     for n in 0..1000 {
-        (0..2).for_each(|node| world.stand(node, &format!("role-{n}")));
+        (0..2).for_each(|node| world.campaign(node, &format!("role-{n}")));
     }
-    world.stand(2, "retired");
+    world.campaign(2, "retired");
     world.run_for(10 * SECOND);
     assert_eq!(world.leaders("retired"), [(2, 1)]);
     world.engines[2] = None;
@@ -325,7 +320,7 @@ fn a_role_that_nobody_wants_any_more_costs_nothing() {
 fn a_thousand_roles_of_a_dead_node_are_led_again() {
     let mut world = World::new(3);
     for n in 0..1000 {
-        world.stand_all(&format!("role-{n}"));
+        world.campaign_all(&format!("role-{n}"));
     }
     world.run_for(10 * SECOND);
     let led = |world: &World, node: usize| {
@@ -338,18 +333,18 @@ fn a_thousand_roles_of_a_dead_node_are_led_again() {
     assert_eq!(others, 1000);
 }
 
-/// Waiting for a witness costs a thread or a question to a server: fifty nodes must not each wait for every other.
+/// Watching a liveness lock costs a thread or a question to a server: fifty nodes must not each wait for every other.
 #[test]
-fn among_many_nodes_the_leaders_witness_is_attended_and_few_others() {
+fn among_many_nodes_the_leaders_lock_is_watched_and_few_others() {
     let mut world = World::new(50);
-    world.stand_all("scheduler");
+    world.campaign_all("scheduler");
     world.run_for(10 * SECOND);
     let (leader, _) = world.leaders("scheduler")[0];
     let register = world.registers.values().find_map(|(_, record)| match record {
         Record::Role(role) => role.holder.as_ref().map(|holder| holder.session),
         _ => None,
     });
-    let unaware = |n: &usize| *n != leader && !world.attended.contains(&(*n, register.unwrap()));
+    let unaware = |n: &usize| *n != leader && !world.watched.contains(&(*n, register.unwrap()));
     assert_eq!((0..50).filter(unaware).collect::<Vec<_>>(), [0_usize; 0], "everybody waits for the leader");
-    assert!(world.attended.len() <= 50 * 18, "{} of 50 × 49", world.attended.len());
+    assert!(world.watched.len() <= 50 * 18, "{} of 50 × 49", world.watched.len());
 }

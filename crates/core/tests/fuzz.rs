@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use tenure_core::engine::{Class, Config};
-use tenure_core::io::Standing;
+use tenure_core::io::Candidacy;
 use tenure_core::record::{Cluster, Holder, PROTOCOL, Reason, Role, Session, SessionState};
 use tenure_core::*;
 
@@ -63,10 +63,10 @@ fn span(by: u64) -> Duration {
 
 impl Feeder {
     fn new(class: Class, takeover: Takeover) -> Self {
-        let settings = timing::Settings { takeover, ..timing::Settings::default() };
+        let settings = timing::TimingSettings { takeover, ..timing::TimingSettings::default() };
         let timing = Timing::new(&settings).unwrap();
-        let engine = Engine::new(Config { node: name(0), timing, class, mutant: None });
-        let now = Now { time: Time(1_000_000_000), wall: Wall(1_767_225_600_000_000) };
+        let engine = Engine::new(Config::new(name(0), timing, class));
+        let now = Now { time: Time(1_000_000_000), wall: Timestamp(1_767_225_600_000_000) };
         let (asked, elected) = (Vec::new(), BTreeSet::new());
         let known = (vec![SessionId(7)], vec![Version(9)], vec![Epoch(3)]);
         Self {
@@ -100,25 +100,29 @@ impl Feeder {
             Kind::Cluster => Record::Cluster(Cluster {
                 epoch: pick(&self.epochs, a).unwrap(),
                 max_ttl: span(b),
+                falling: b.is_multiple_of(3).then(|| span(a)),
                 protocol: if b.is_multiple_of(5) { 9 } else { PROTOCOL },
+                floor: token(a),
+                renewed: a.is_multiple_of(4),
             }),
             Kind::Session => Record::Session(Session {
                 node: name(a),
                 beat: a,
                 freed: b,
                 freed_lately: vec![name(a), name(b)],
-                card: a,
+                node_writes: a,
+                holds_back: a % 2 == 1,
                 ttl: span(a),
                 takeover: if b.is_multiple_of(2) { Takeover::Strict } else { Takeover::OnDisconnect },
                 grace: span(b),
-                witness: None,
+                liveness_lock: None,
                 state: [SessionState::Live, SessionState::Closed, SessionState::Expelled][(b % 3) as usize],
-                beat_at: Wall(a),
+                beat_at: Timestamp(a),
             }),
             Kind::Role => Record::Role(Role {
                 token: token(a),
                 holder: (!b.is_multiple_of(3)).then(|| Holder { session, node: name(b) }),
-                since: Wall(b),
+                since: Timestamp(b),
                 reason: Reason::First,
                 previous: Some(name(a)),
                 successor: b.is_multiple_of(2).then(|| name(a)),
@@ -175,29 +179,29 @@ impl Feeder {
             0 => Input::Start,
             1 => Input::Stop,
             2 | 3 => {
-                let standing = Standing {
+                let candidacy = Candidacy {
                     eligible: !b.is_multiple_of(5),
                     priority: c as i32,
                     preempt: c.is_multiple_of(2),
                     takeover_delay: span(b),
-                    ..Standing::default()
+                    ..Candidacy::default()
                 };
-                Input::Stand { role, standing }
+                Input::Campaign { role, candidacy }
             }
             4 => Input::Observe { role },
             5 => Input::Withdraw { role },
-            6 => Input::Release { role, token: token(b), reason: Reason::Resigned },
-            7 => Input::Stopped { role, token: token(b) },
-            8 => Input::Attested { session, witness: None },
+            6 => Input::Resign { role, token: token(b), reason: Reason::Resigned },
+            7 => Input::WorkStopped { role, token: token(b) },
+            8 => Input::LockAcquired { session, lock: None },
             9 => Input::ClockFault,
             10 => Input::Hinted(Hint::Resync),
             11 => Input::Hinted(Hint::Forgot),
             12 => {
                 let key = self.key(a, b);
-                Input::Hinted(Hint::Changed(self.entry(key, b, c)))
+                Input::Hinted(Hint::Changed(key))
             }
-            13 => Input::Witnessed(Evidence::Dead { session, witness: "w".into() }),
-            14 => Input::Witnessed(Evidence::Disconnected { session, witness: "w".into() }),
+            13 => Input::Evidence(Evidence::Dead { session, lock: "w".into() }),
+            14 => Input::Evidence(Evidence::Disconnected { session, lock: "w".into() }),
             15 | 16 => Input::Wake,
             _ => self.reply(a, b, c),
         }
@@ -208,7 +212,7 @@ impl Feeder {
         let pass = span(choice.2).min(Duration::from_secs(100_000));
         if choice.0.is_multiple_of(3) {
             self.now.time = self.now.time.after(pass);
-            self.now.wall = Wall(self.now.wall.0.wrapping_add(choice.3));
+            self.now.wall = Timestamp(self.now.wall.0.wrapping_add(choice.3));
         }
         let input = self.input(choice);
         let nonce = &mut self.nonce;
@@ -274,7 +278,9 @@ proptest! {
         let _ = serde_json::from_str::<Session>(&json);
         let _ = serde_json::from_str::<Cluster>(&json);
         let record = format!(r#"{{"token":{number},"since":1,"reason":"first","more":{{}}}}"#);
-        let role: Role = serde_json::from_str(&record).unwrap();
+        let role = serde_json::from_str::<Role>(&record);
+        prop_assert_eq!(role.is_ok(), number <= Token::MAX.0);
+        let Ok(role) = role else { return Ok(()) };
         prop_assert_eq!(role.token, Token(number));
         let again: Role = serde_json::from_str(&serde_json::to_string(&role).unwrap()).unwrap();
         prop_assert_eq!(again, role);
@@ -315,7 +321,7 @@ fn the_last_of_all_tokens_is_left_alone() {
         let record = Role {
             token: last,
             holder: None,
-            since: Wall(0),
+            since: Timestamp(0),
             reason: Reason::Resigned,
             previous: None,
             successor: None,
@@ -327,7 +333,8 @@ fn the_last_of_all_tokens_is_left_alone() {
                 *nonce
             })
         };
-        let mut outputs = step(&mut feeder, Input::Stand { role: name(2), standing: Standing::default() });
+        let mut outputs =
+            step(&mut feeder, Input::Campaign { role: name(2), candidacy: Candidacy::default() });
         let mut told = false;
         for _ in 0..200 {
             let mut inputs = Vec::new();
@@ -348,7 +355,9 @@ fn the_last_of_all_tokens_is_left_alone() {
                         let applied = writes.iter().map(|_| Outcome::Applied).collect();
                         inputs.push(Input::Replied { op, reply: Reply::Written(applied) });
                     }
-                    Output::Attest { session, .. } => inputs.push(Input::Attested { session, witness: None }),
+                    Output::AcquireLock { session, .. } => {
+                        inputs.push(Input::LockAcquired { session, lock: None })
+                    }
                     Output::Event(Event::Unreadable { .. }) => told = true,
                     _ => {}
                 }

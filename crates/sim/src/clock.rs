@@ -1,15 +1,12 @@
 //! A node's clocks, as functions of the true time that only the simulator knows.
 
-use tenure_core::{Now, Time, Wall};
+use tenure_core::{Now, Time, Timestamp};
 
 /// True time, in nanoseconds since the world began.
 pub type Instant = u64;
 
-/// Nanoseconds in a microsecond.
 pub const MICRO: u64 = 1_000;
-/// Nanoseconds in a millisecond.
 pub const MILLI: u64 = 1_000_000;
-/// Nanoseconds in a second.
 pub const SECOND: u64 = 1_000_000_000;
 
 /// The wall clock when a world begins, in microseconds since 1970.
@@ -31,18 +28,16 @@ impl Clock {
         Self { since: 0, shown, error_ppm, wall_offset_us }
     }
 
-    /// What the lease clock shows.
     #[must_use]
     pub fn time(&self, at: Instant) -> Time {
         let span = (at - self.since) as i64;
         Time(self.shown + (span + (span * self.error_ppm).div_euclid(1_000_000)) as u64)
     }
 
-    /// What both clocks show.
     #[must_use]
     pub fn now(&self, at: Instant) -> Now {
         let wall = WALL_ORIGIN + (at / MICRO) as i64 + self.wall_offset_us;
-        Now { time: self.time(at), wall: Wall(wall.max(1) as u64) }
+        Now { time: self.time(at), wall: Timestamp(wall.max(1) as u64) }
     }
 
     /// The first instant, not before `now`, at which the lease clock shows `time` or more.
@@ -67,7 +62,6 @@ impl Clock {
         self.error_ppm = error_ppm;
     }
 
-    /// The wall clock jumps.
     pub fn jump(&mut self, by_us: i64) {
         self.wall_offset_us += by_us;
     }

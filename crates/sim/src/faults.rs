@@ -1,107 +1,119 @@
-//! What can go wrong in a world, by name, so that it can be weighed and counted.
+//! The faults that a world injects, by name, so that they can be weighted and counted.
 
-/// A fault that strikes at an instant of its own.
+/// A fault that the injector schedules at an instant of its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Fault {
     /// A process gets no time for a while, sometimes for longer than its lease.
     Pause,
-    /// A process dies.
+    /// A machine sleeps: its lease clock goes on, and a timer that was set before comes late by as much.
+    Suspend,
     Crash,
     /// A second process starts under the name of one that runs.
     DoubleStart,
-    /// A process goes on twice from one state.
+    /// A process is cloned: both copies go on from one state.
     Clone,
     /// A node is cut off from the store, in both directions or in one.
-    Cut,
-    /// A node reads from a copy that lags behind, for a while.
-    Replica,
-    /// The store answers nobody.
+    Partition,
+    /// A node reads from a lagging replica for a while.
+    StaleReplica,
+    /// The store answers no request.
     Outage,
-    /// A connection that a witness watches drops.
+    /// A connection that holds a liveness lock drops.
     Disconnect,
     /// A clock changes its rate, within its bound.
-    Drift,
+    ClockDrift,
     /// A wall clock jumps.
-    WallJump,
+    WallClockJump,
     /// A node says that its lease clock cannot be trusted.
     ClockFault,
-    /// A hint that was never true.
+    /// A forged hint.
     FalseHint,
+    /// Hundreds of forged hints for one process within about a beat.
+    HintFlood,
     /// Hints may have been missed.
     Resync,
-    /// Evidence of a witness that is not the one in the record.
-    FalseWitness,
-    /// Somebody deletes the register of a session that is over.
-    Tidy,
-    /// The store fails over and forgets what it acknowledged last.
+    /// Evidence that counts for nothing: of a lock that is not the one in the record, or of a kind that its record rules out.
+    FalseEvidence,
+    /// An operator deletes the register of a session that is over.
+    EndedSessionDeleted,
+    /// The store fails over to a replica that lacks the writes acknowledged last.
     Rollback,
-    /// The store forgets everything.
-    Amnesia,
-    /// Somebody deletes a register that is in use.
-    Vandal,
+    /// The store reports a loss that did not happen.
+    FalseLossReport,
+    /// The store loses the last write of one register.
+    LostWrite,
+    /// The store loses everything.
+    DataLoss,
+    /// An operator deletes a register that is in use.
+    RegisterDeleted,
 }
 
 impl Fault {
-    /// Every fault.
-    pub const ALL: [Self; 18] = [
+    /// The faults that destroy acknowledged writes.
+    pub const LOSSES: [Self; 4] = [Self::Rollback, Self::LostWrite, Self::DataLoss, Self::RegisterDeleted];
+
+    pub const ALL: [Self; 22] = [
         Self::Pause,
+        Self::Suspend,
         Self::Crash,
         Self::DoubleStart,
         Self::Clone,
-        Self::Cut,
-        Self::Replica,
+        Self::Partition,
+        Self::StaleReplica,
         Self::Outage,
         Self::Disconnect,
-        Self::Drift,
-        Self::WallJump,
+        Self::ClockDrift,
+        Self::WallClockJump,
         Self::ClockFault,
         Self::FalseHint,
+        Self::HintFlood,
         Self::Resync,
-        Self::FalseWitness,
-        Self::Tidy,
+        Self::FalseEvidence,
+        Self::EndedSessionDeleted,
         Self::Rollback,
-        Self::Amnesia,
-        Self::Vandal,
+        Self::FalseLossReport,
+        Self::LostWrite,
+        Self::DataLoss,
+        Self::RegisterDeleted,
     ];
 }
 
-/// What can happen to one message.
+/// A fault that affects one message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Mishap {
+pub enum MessageFault {
     /// The request never arrives.
     RequestLost,
     /// The reply never arrives.
     ReplyLost,
     /// The request arrives twice.
-    Doubled,
+    Duplicated,
     /// The message takes long.
     Slow,
     /// The read is answered from an older state.
     Stale,
-    /// The store says that it did not do it.
+    /// The store answers that it did not apply the operation.
     NotApplied,
-    /// The store does not know whether it did it.
+    /// The store answers that the outcome is unknown.
     Unknown,
     /// The hint never arrives.
     HintLost,
     /// The hint arrives twice.
-    HintDoubled,
+    HintDuplicated,
     /// The process freezes between reading its clock and sending.
     FrozenSending,
 }
 
-impl Mishap {
-    /// Every mishap.
+impl MessageFault {
     pub const ALL: [Self; 10] = [
         Self::RequestLost,
         Self::ReplyLost,
-        Self::Doubled,
+        Self::Duplicated,
         Self::Slow,
         Self::Stale,
         Self::NotApplied,
         Self::Unknown,
         Self::HintLost,
-        Self::HintDoubled,
+        Self::HintDuplicated,
         Self::FrozenSending,
     ];
 }

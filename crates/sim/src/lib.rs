@@ -2,25 +2,28 @@
 //! exhaustive [`model`].
 //!
 //! ```text
-//!   seed ──▶ swarm (settings) ──▶ world (agenda, processes, store, work, faults) ──▶ invariants ──▶ verdict
+//!   seed ──▶ swarm (settings) ──▶ world (event queue, processes, store, work, faults) ──▶ invariants ──▶ outcome
 //! ```
 //!
 //! A failing seed is replayed, line by line, with `cargo run -p tenure-sim --release -- --seed S --trace`.
 
-pub mod agenda;
-pub mod campaign;
+#![allow(missing_docs, reason = "never published: a doc comment says here what a name cannot")]
+
 pub mod clock;
 mod directed;
+pub mod event_queue;
 pub mod faults;
 pub mod invariants;
+pub mod liveness;
+pub mod losses;
 pub mod model;
 pub mod process;
 pub mod rng;
-pub mod scene;
+pub mod runner;
 pub mod stats;
 pub mod store;
 pub mod swarm;
 pub mod trace;
-pub mod witness;
 pub mod work;
 pub mod world;
+pub mod world_state;

@@ -4,16 +4,18 @@ use std::process::ExitCode;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use tenure_core::Mutant;
-use tenure_sim::campaign::{self, Failure};
 use tenure_sim::invariants::Focus;
+use tenure_sim::runner::{self, Failure};
+use tenure_sim::swarm::Family;
 use tenure_sim::trace::Trace;
-use tenure_sim::world::{self, Ticket};
+use tenure_sim::world::{self, WorldSpec};
 
 const USAGE: &str = "\
 usage: tenure-sim [--seeds N] [--from S | --fresh] [--minutes M]    simulate worlds
        tenure-sim --seed S [--trace] [--mutant NAME | --aim NAME]   replay one world
        tenure-sim --mutants [--seeds N] [--from S]                  every mutant must be caught within N worlds
        tenure-sim --mutant NAME [--seeds N] [--from S]              the same for one
+       --family any|lossy|crowded                                   which worlds: as they come, or of a store that loses
        --harm                                                       look only for harm, not for broken rules";
 
 #[derive(Debug, Default)]
@@ -27,6 +29,7 @@ struct Options {
     focus: Focus,
     mutant: Option<Mutant>,
     aim: Option<Mutant>,
+    family: Family,
 }
 
 fn main() -> ExitCode {
@@ -55,10 +58,17 @@ fn run(options: &Options) -> Result<(), String> {
 fn replay(seed: u64, options: &Options) -> Result<(), String> {
     let trace = if options.trace { Trace::Printed } else { Trace::Off };
     let (mutant, focus) = (options.mutant, options.focus);
-    let verdict = world::run(Ticket { seed, aim: mutant.or(options.aim), mutant, focus, trace });
+    let verdict = world::run(WorldSpec {
+        seed,
+        family: options.family,
+        aim: mutant.or(options.aim),
+        mutant,
+        focus,
+        trace,
+    });
     println!("{}", verdict.stats);
     match verdict.violation {
-        Some(violation) => Err(Failure { seed, violation }.to_string()),
+        Some(violation) => Err(Failure { seed, family: options.family, violation }.to_string()),
         None => Ok(()),
     }
 }
@@ -68,16 +78,16 @@ fn simulate(options: &Options) -> Result<(), String> {
     let count = options.seeds.unwrap_or(if limit.is_some() { u64::MAX - options.from } else { 1000 });
     println!("seeds from {}", options.from);
     let began = cpu_time();
-    let tally = campaign::simulate(options.from..options.from + count, limit);
-    println!("{}", tally.stats.report(cpu_time().saturating_sub(began)));
-    let failures: Vec<_> = tally.failures.iter().take(100).map(Failure::to_string).collect();
+    let summary = runner::simulate(options.family, options.from..options.from + count, limit);
+    println!("{}", summary.stats.report(cpu_time().saturating_sub(began)));
+    let failures: Vec<_> = summary.failures.iter().take(100).map(Failure::to_string).collect();
     if failures.is_empty() { Ok(()) } else { Err(failures.join("\n")) }
 }
 
 fn hunt(mutants: &[Mutant], options: &Options) -> Result<(), String> {
     let mut survivors = 0;
     for mutant in mutants {
-        let catch = campaign::hunt(*mutant, options.from, options.seeds.unwrap_or(1000), options.focus);
+        let catch = runner::hunt(*mutant, options.from, options.seeds.unwrap_or(1000), options.focus);
         println!("{catch}");
         survivors += usize::from(catch.caught.is_none());
     }
@@ -102,6 +112,7 @@ fn parse(args: impl Iterator<Item = String>) -> Result<Options, String> {
             "--fresh" => options.from = fresh(),
             "--trace" => options.trace = true,
             "--harm" => options.focus = Focus::Harm,
+            "--family" => options.family = family(&value()?)?,
             "--mutants" => options.mutants = true,
             "--aim" => options.aim = Some(mutant(&value()?)?),
             "--mutant" => options.mutant = Some(mutant(&value()?)?),
@@ -115,12 +126,17 @@ fn number(text: &str) -> Result<u64, String> {
     text.parse().map_err(|_| format!("{text:?} is not a number"))
 }
 
+fn family(name: &str) -> Result<Family, String> {
+    let found = Family::ALL.into_iter().find(|family| format!("{family:?}").eq_ignore_ascii_case(name));
+    found.ok_or_else(|| format!("{name:?} is not a family: they are {:?}", Family::ALL))
+}
+
 fn mutant(name: &str) -> Result<Mutant, String> {
     let found = Mutant::ALL.into_iter().find(|mutant| format!("{mutant:?}") == name);
     found.ok_or_else(|| format!("{name:?} is not a mutant: they are {:?}", Mutant::ALL))
 }
 
-/// Seeds that nobody has tried: they begin with the nanoseconds of the clock.
+/// Seeds never tried before: they begin with the nanoseconds of the clock.
 fn fresh() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     since.as_nanos() as u64 >> 8

@@ -8,7 +8,6 @@ pub struct Rng(fastrand::Rng);
 pub type Ppm = u32;
 
 impl Rng {
-    /// The chance of this seed.
     #[must_use]
     pub fn new(seed: u64) -> Self {
         Self(fastrand::Rng::with_seed(seed))

@@ -1,42 +1,34 @@
-//! The figures of one world, and of many.
+//! Counters of one world, and of many.
 
 use std::fmt;
 use std::time::Duration;
 
 use crate::clock::Instant;
-use crate::faults::{Fault, Mishap};
+use crate::faults::{Fault, MessageFault};
 
-/// What happened, in numbers.
+/// Counters of one world or of many.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Stats {
-    /// Worlds.
     pub worlds: u64,
-    /// True time that passed in them.
+    /// True time that passed in all worlds, in nanoseconds.
     pub simulated: Instant,
-    /// Steps of engines.
     pub steps: u64,
-    /// Messages to and from the store.
     pub messages: u64,
-    /// Tenures that began.
     pub tenures: u64,
-    /// Sessions that were opened.
     pub sessions: u64,
-    /// Sessions that somebody else proved over.
+    /// Sessions that another node expelled.
     pub expulsions: u64,
-    /// Expulsions that were due to evidence.
+    /// Expulsions that rested on evidence alone.
     pub by_evidence: u64,
-    /// Faults by kind.
     pub faults: [u64; Fault::ALL.len()],
-    /// Mishaps of messages by kind.
-    pub mishaps: [u64; Mishap::ALL.len()],
+    pub message_faults: [u64; MessageFault::ALL.len()],
     /// The longest that a healed world took to lead every role, as a part of its bound, in thousandths.
     pub slowest_recovery: u64,
-    /// Worlds in which something was wrong.
+    /// Worlds that violated an invariant.
     pub violations: u64,
 }
 
 impl Stats {
-    /// Adds the figures of another run.
     pub fn add(&mut self, other: &Self) {
         self.worlds += other.worlds;
         self.simulated += other.simulated;
@@ -51,12 +43,11 @@ impl Stats {
         for (sum, more) in self.faults.iter_mut().zip(other.faults) {
             *sum += more;
         }
-        for (sum, more) in self.mishaps.iter_mut().zip(other.mishaps) {
+        for (sum, more) in self.message_faults.iter_mut().zip(other.message_faults) {
             *sum += more;
         }
     }
 
-    /// Simulated time in hours.
     #[must_use]
     pub fn hours(&self) -> f64 {
         self.simulated as f64 / 3.6e12
@@ -91,9 +82,9 @@ impl fmt::Display for Stats {
         for (fault, count) in Fault::ALL.iter().zip(self.faults) {
             write!(f, " {fault:?} {count}")?;
         }
-        write!(f, "\nmishaps:")?;
-        for (mishap, count) in Mishap::ALL.iter().zip(self.mishaps) {
-            write!(f, " {mishap:?} {count}")?;
+        write!(f, "\nmessage faults:")?;
+        for (message_fault, count) in MessageFault::ALL.iter().zip(self.message_faults) {
+            write!(f, " {message_fault:?} {count}")?;
         }
         Ok(())
     }

@@ -10,7 +10,7 @@ use crate::clock::Instant;
 /// What a register held from one instant on; nothing after it was deleted.
 type Held = (Instant, Option<(Version, Record)>);
 
-/// One register with its past.
+/// One register with its history.
 #[derive(Debug, Clone, Default)]
 struct Register {
     /// The newest last.
@@ -31,26 +31,23 @@ impl Register {
 #[derive(Debug, Clone, Default)]
 pub struct Store {
     registers: BTreeMap<Key, Register>,
-    /// How long the past is kept: no stale read is older, no failover forgets more.
+    /// How long the history is kept: no stale read is older, no failover loses more.
     memory: Instant,
     /// Sessions whose connection dropped: their beats are refused, because the probe is the beat.
     dropped: BTreeSet<SessionId>,
 }
 
 impl Store {
-    /// An empty store that remembers for so long what it held before.
     #[must_use]
     pub fn new(memory: Instant) -> Self {
         Self { memory, ..Self::default() }
     }
 
-    /// What the register holds.
     #[must_use]
     pub fn get(&self, key: &Key) -> Option<&(Version, Record)> {
         self.registers.get(key).and_then(Register::now)
     }
 
-    /// The epoch of the cluster register, if there is one.
     #[must_use]
     pub fn epoch(&self) -> Option<Epoch> {
         match self.get(&Key::Cluster) {
@@ -70,7 +67,6 @@ impl Store {
         self.registers.get(key).and_then(|register| register.past.front()).and_then(|held| held.1.as_ref())
     }
 
-    /// Carries out one compare-and-set.
     pub fn write(&mut self, now: Instant, write: &Write) -> Outcome {
         if self.is_refused(write) {
             return Outcome::Failed(tenure_core::Fate::Severed);
@@ -121,27 +117,44 @@ impl Store {
         found
     }
 
-    /// The connection of this session dropped: no witnessed write of it is accepted from now on.
+    /// The connection of this session dropped: no write of it that requires the lock is accepted from now on.
     pub fn drop_connection(&mut self, session: SessionId) -> bool {
         self.dropped.insert(session)
     }
 
-    /// Goes back to what was there at `instant`.
-    pub fn forget_since(&mut self, instant: Instant) {
-        for register in self.registers.values_mut() {
+    /// Goes back to what was there at `instant`. Gives the registers that changed by it.
+    pub fn forget_since(&mut self, instant: Instant) -> Vec<Key> {
+        let mut lost = Vec::new();
+        for (key, register) in &mut self.registers {
+            let before = register.past.len();
             while register.past.back().is_some_and(|held| held.0 > instant) {
                 register.past.pop_back();
             }
+            lost.extend((register.past.len() < before).then(|| key.clone()));
+        }
+        lost
+    }
+
+    pub fn forget_last(&mut self, key: &Key) {
+        if let Some(register) = self.registers.get_mut(key) {
+            register.past.pop_back();
         }
     }
 
-    /// Loses everything, its past too.
-    pub fn forget_all(&mut self) {
+    /// The registers that were written since `instant`.
+    #[must_use]
+    pub fn written_since(&self, instant: Instant) -> Vec<Key> {
+        let written = |register: &Register| register.past.back().is_some_and(|held| held.0 > instant);
+        self.registers.iter().filter(|(_, register)| written(register)).map(|(key, _)| key.clone()).collect()
+    }
+
+    /// Loses everything, and the history too.
+    pub fn lose_everything(&mut self) {
         self.registers.clear();
     }
 
     fn is_refused(&self, write: &Write) -> bool {
-        matches!(&write.key, Key::Session(_, id) if write.witnessed && self.dropped.contains(id))
+        matches!(&write.key, Key::Session(_, id) if write.requires_lock && self.dropped.contains(id))
     }
 }
 

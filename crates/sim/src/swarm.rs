@@ -6,17 +6,54 @@
 use std::time::Duration;
 
 use tenure_core::engine::Class;
-use tenure_core::timing::Settings as Times;
+use tenure_core::timing::TimingSettings as Times;
 use tenure_core::{Mutant, Name, Takeover, Timing};
 
 use crate::clock::{Instant, MICRO, MILLI, SECOND};
-use crate::faults::{Fault, Mishap};
+use crate::faults::{Fault, MessageFault};
 use crate::rng::{Ppm, Rng};
+
+/// Which worlds are drawn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub enum Family {
+    /// All of them, as they come.
+    #[default]
+    Any,
+    /// The store loses what it acknowledged, again and again, and roles change hands often.
+    Lossy,
+    /// The same with 20 roles and more, and without hints.
+    Crowded,
+}
+
+impl Family {
+    pub const ALL: [Self; 3] = [Self::Any, Self::Lossy, Self::Crowded];
+
+    fn shape(self, settings: &mut SimSettings, rng: &mut Rng, base: Instant) {
+        if self == Self::Any {
+            return;
+        }
+        settings.class = Class::C;
+        settings.liveness_locks = LivenessLockKind::None;
+        settings.span = base * rng.between(20, 60);
+        settings.fault_every = Some(base * rng.between(2, 12) / 4);
+        settings.user_every = Some(base * rng.between(1, 12) / 4);
+        for fault in [Fault::Rollback, Fault::LostWrite, Fault::Crash] {
+            *settings.weight(fault) = rng.between(1, 10);
+        }
+        if self == Self::Lossy && rng.chance(300_000) {
+            (settings.class, settings.weakens) = (Class::B, true);
+        }
+        if self == Self::Crowded {
+            settings.roles = names(rng.between(20, 40));
+            settings.network.notifies = false;
+        }
+    }
+}
 
 /// What a node's work is, and so what stops it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WorkKind {
-    /// It dies and freezes with its process, and looks at the deadline before it acts.
+    /// It dies and freezes with its process, and checks the deadline before it acts.
     InProcess,
     /// A process of its own, which a watchdog kills before the deadline, and at once when the elector dies.
     Watched,
@@ -26,8 +63,8 @@ pub enum WorkKind {
 
 /// Who outside the store can tell of a death.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum WitnessKind {
-    /// Nobody.
+pub enum LivenessLockKind {
+    /// None.
     None,
     /// The kernel of the same host.
     Death,
@@ -35,128 +72,135 @@ pub enum WitnessKind {
     Disconnect,
 }
 
-/// One node.
 #[derive(Debug, Clone)]
 pub struct NodeSettings {
-    /// Its name.
     pub name: Name,
-    /// Its times.
     pub timing: Timing,
     /// The true error of its clock rate, within the bound of `timing`.
     pub clock_error_ppm: i64,
     /// Where it runs: nodes of one host see each other die.
     pub host: u64,
-    /// What its work is.
     pub work: WorkKind,
-    /// The mistake its engine makes.
+    /// The mutant that its engine is.
     pub mutant: Option<Mutant>,
 }
 
-/// What users of the library want from time to time.
+/// What users of the library do from time to time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Wish {
-    /// To stand for a role no longer.
+pub enum UserAction {
+    /// Withdraw from a role.
     Withdraw,
-    /// To stand otherwise than before.
+    /// Campaign with other settings than before.
     Change,
-    /// Some work is done, or failed.
+    /// End a tenure because its work is done, or failed.
     Finish,
-    /// Other labels.
+    /// Change the labels of the node.
     Describe,
-    /// To stop the process.
+    /// Stop the process.
     Stop,
 }
 
-impl Wish {
-    /// Every wish.
+impl UserAction {
     pub const ALL: [Self; 5] = [Self::Withdraw, Self::Change, Self::Finish, Self::Describe, Self::Stop];
 }
 
-/// How messages travel.
 #[derive(Debug, Clone)]
-pub struct Net {
-    /// The fastest way.
+pub struct NetworkSettings {
+    /// The shortest delay.
     pub least: Instant,
-    /// The slowest of most messages.
+    /// The longest delay of most messages.
     pub usual: Instant,
-    /// The slowest of the slow ones.
+    /// The longest delay of a slow message.
     pub slow: Instant,
     /// The oldest answer to a read.
     pub stale: Instant,
     /// How late a timer may be.
     pub lag: Instant,
-    /// Whether the store rings at all.
-    pub rings: bool,
-    /// How often each [`Mishap`] happens, in its order.
-    pub odds: [Ppm; Mishap::ALL.len()],
+    /// Whether the store sends hints at all.
+    pub notifies: bool,
+    /// The probability of each [`MessageFault`], in its order.
+    pub odds: [Ppm; MessageFault::ALL.len()],
 }
 
 /// Everything about one world.
 #[derive(Debug, Clone)]
-pub struct Settings {
-    /// Its nodes.
+pub struct SimSettings {
     pub nodes: Vec<NodeSettings>,
-    /// Its roles.
     pub roles: Vec<Name>,
-    /// What its store promises.
+    /// What its store promises, now.
     pub class: Class,
+    /// Whether it can lose what it acknowledges only from some moment on, of which every node is told.
+    pub weakens: bool,
     /// Who can tell of a death.
-    pub witness: WitnessKind,
-    /// How messages travel.
-    pub net: Net,
+    pub liveness_locks: LivenessLockKind,
+    pub network: NetworkSettings,
     /// How long faults last.
     pub span: Instant,
     /// The mean time between two faults; none: there are none.
     pub fault_every: Option<Instant>,
-    /// How much each [`Fault`] weighs, in its order.
+    /// The weight of each [`Fault`], in its order.
     pub weights: [u64; Fault::ALL.len()],
-    /// The mean time between two wishes of users (stand, withdraw, release, stop …).
+    /// The mean time between two actions of users (campaign, withdraw, resign, stop …).
     pub user_every: Option<Instant>,
-    /// How much each [`Wish`] weighs, in its order.
-    pub wishes: [u64; Wish::ALL.len()],
+    /// The weight of each [`UserAction`], in its order.
+    pub user_weights: [u64; UserAction::ALL.len()],
     /// The mean time between two requests of operators.
     pub operator_every: Option<Instant>,
-    /// Whether pauses and crashes aim at leaders.
-    pub hunt: bool,
+    /// Whether half of the process faults pick a leader.
+    pub target_leaders: bool,
+    /// Whether the store reports a loss to every node with its first reply afterwards.
+    pub reports_losses: bool,
+    /// Where the store reports no losses: whether no node hears of them, or half of the nodes.
+    pub silent: bool,
+    /// Whether clock rates are worse than 1 %, within what their nodes reckon with.
+    pub bad_clocks: bool,
+    /// Whether wall clocks are wrong by hours, and jump, where they count: on a store that can forget.
+    pub wrong_clocks: bool,
 }
 
-impl Settings {
-    /// The world of this seed; aimed at what shows a mistake, and with engines that make it, if there is one.
+impl SimSettings {
+    /// The world of this seed; aimed at a mutant, and run with it, if there is one.
     #[must_use]
-    pub fn draw(rng: &mut Rng, aim: Option<Mutant>, mutant: Option<Mutant>) -> Self {
+    pub fn draw(rng: &mut Rng, family: Family, aim: Option<Mutant>, mutant: Option<Mutant>) -> Self {
         let class = if rng.chance(150_000) { Class::C } else { *rng.pick(&[Class::A, Class::B]) };
-        let witness = match rng.index(5) {
-            0 | 1 => WitnessKind::None,
-            2 | 3 => WitnessKind::Death,
-            _ => WitnessKind::Disconnect,
+        let liveness_locks = match rng.index(5) {
+            0 | 1 => LivenessLockKind::None,
+            2 | 3 => LivenessLockKind::Death,
+            _ => LivenessLockKind::Disconnect,
         };
         let base = draw_ttl(rng);
         let mut settings = Self {
             nodes: Vec::new(),
             roles: draw_roles(rng),
             class,
-            witness,
-            net: draw_net(rng, base),
+            weakens: false,
+            liveness_locks,
+            network: draw_network(rng, base),
             span: base * rng.between(20, 120),
             fault_every: Some(base * rng.between(1, 60) / 4),
             weights: draw_weights(rng),
             user_every: rng.coin().then(|| base * rng.between(2, 60) / 2),
-            wishes: [1, 2, 3, 1, 1],
+            user_weights: [1, 2, 3, 1, 1],
             operator_every: rng.coin().then(|| base * rng.between(2, 60) / 2),
-            hunt: rng.coin(),
+            target_leaders: rng.coin(),
+            reports_losses: rng.chance(700_000),
+            silent: rng.coin(),
+            bad_clocks: rng.chance(300_000),
+            wrong_clocks: rng.chance(300_000),
         };
         if rng.chance(100_000) {
             settings.fault_every = None;
         }
+        family.shape(&mut settings, rng, base);
         if let Some(aim) = aim {
             crate::directed::aim(&mut settings, aim, base);
         }
         settings.draw_nodes(rng, base, mutant);
-        settings.keep_the_assumptions();
+        crate::directed::aim_node(&mut settings.nodes[0], aim, base);
+        settings.keep_assumptions();
         settings
     }
 
-    /// The longest ttl of any node.
     #[must_use]
     pub fn max_ttl(&self) -> Duration {
         self.nodes.iter().map(|node| node.timing.ttl).max().unwrap_or(Timing::DEFAULT_TTL)
@@ -165,16 +209,27 @@ impl Settings {
     /// Whether every read is answered from the newest state.
     #[must_use]
     pub fn reads_are_fresh(&self) -> bool {
-        self.odds(Mishap::Stale) == 0 && self.weights[Fault::Replica as usize] == 0
+        self.odds(MessageFault::Stale) == 0 && self.weights[Fault::StaleReplica as usize] == 0
     }
 
-    /// How often this mishap strikes.
+    /// Whether the store can lose what it acknowledged, sooner or later.
     #[must_use]
-    pub fn odds(&self, mishap: Mishap) -> Ppm {
-        self.net.odds[mishap as usize]
+    pub fn forgets(&self) -> bool {
+        self.class == Class::C || self.weakens
     }
 
-    /// How much this fault weighs.
+    /// Whether the wall clocks agree, as they have to for tokens to rise on a store that forgets.
+    #[must_use]
+    pub fn clocks_agree(&self) -> bool {
+        self.forgets() && !self.wrong_clocks
+    }
+
+    /// The probability of this fault.
+    #[must_use]
+    pub fn odds(&self, message_fault: MessageFault) -> Ppm {
+        self.network.odds[message_fault as usize]
+    }
+
     pub fn weight(&mut self, fault: Fault) -> &mut u64 {
         &mut self.weights[fault as usize]
     }
@@ -186,14 +241,13 @@ impl Settings {
             6 => 4,
             _ => rng.between(5, 7),
         };
-        let mixed = self.class != Class::C && rng.chance(400_000);
+        let mixed = rng.chance(400_000);
         let wide = mixed && rng.chance(200_000);
         if wide {
             // The shortest lease costs as many steps as all the others together.
             self.span /= 4;
         }
         let one_work = rng.coin().then(|| draw_work(rng));
-        let bad_clocks = rng.chance(300_000);
         let hosts = rng.between(1, 3);
         let one_mutated = rng.chance(200_000);
         for index in 0..count {
@@ -202,7 +256,7 @@ impl Settings {
                 (false, true) => base * rng.between(2, 16) / 8,
                 (false, false) => base,
             };
-            let timing = draw_timing(rng, ttl, self.witness, bad_clocks);
+            let timing = draw_timing(rng, ttl, self.liveness_locks, self.bad_clocks);
             let bound = i64::from(timing.rate_error_ppm);
             let work = one_work.unwrap_or_else(|| draw_work(rng));
             self.nodes.push(NodeSettings {
@@ -220,20 +274,20 @@ impl Settings {
         }
     }
 
-    /// What lies outside the safety argument is not simulated: a twin whose witness speaks for both, a clock fault
-    /// of a store that counts on wall clocks, forgetting on a store that promises not to.
-    fn keep_the_assumptions(&mut self) {
-        if self.witness != WitnessKind::None {
+    /// What lies outside the safety argument is not simulated: a twin whose liveness lock speaks for both, wall clocks that jump
+    /// where they are said to agree, forgetting on a store that promises not to.
+    fn keep_assumptions(&mut self) {
+        if self.liveness_locks != LivenessLockKind::None {
             *self.weight(Fault::Clone) = 0;
         }
-        if self.witness != WitnessKind::Disconnect {
+        if self.liveness_locks != LivenessLockKind::Disconnect {
             *self.weight(Fault::Disconnect) = 0;
         }
-        if self.class == Class::C {
-            *self.weight(Fault::WallJump) = 0;
-            *self.weight(Fault::Clone) = 0;
-        } else {
-            for fault in [Fault::Rollback, Fault::Amnesia, Fault::Vandal] {
+        if self.clocks_agree() {
+            *self.weight(Fault::WallClockJump) = 0;
+        }
+        if !self.forgets() {
+            for fault in Fault::LOSSES {
                 *self.weight(fault) = 0;
             }
         }
@@ -252,10 +306,10 @@ fn draw_ttl(rng: &mut Rng) -> Instant {
     }
 }
 
-fn draw_timing(rng: &mut Rng, ttl: Instant, witness: WitnessKind, bad_clocks: bool) -> Timing {
+fn draw_timing(rng: &mut Rng, ttl: Instant, locks: LivenessLockKind, bad_clocks: bool) -> Timing {
     let ttl = (ttl / MILLI).clamp(100, 60_000);
-    let takeover = match witness {
-        WitnessKind::Disconnect if rng.chance(750_000) => Takeover::OnDisconnect,
+    let takeover = match locks {
+        LivenessLockKind::Disconnect if rng.chance(750_000) => Takeover::OnDisconnect,
         _ => Takeover::Strict,
     };
     // On disconnect everything has to fit into the grace, the time for stopping too.
@@ -276,29 +330,38 @@ fn draw_work(rng: &mut Rng) -> WorkKind {
 }
 
 fn draw_roles(rng: &mut Rng) -> Vec<Name> {
-    let count = if rng.chance(4_000) { 300 } else { rng.between(1, 5) };
+    let count = match rng.index(250) {
+        0 => 300,
+        1..=10 => rng.between(20, 40),
+        _ => rng.between(1, 5),
+    };
+    names(count)
+}
+
+/// The names of so many roles.
+pub(crate) fn names(count: u64) -> Vec<Name> {
     (0..count).map(|index| Name::new(format!("r{index}")).expect("a letter and digits")).collect()
 }
 
-fn draw_net(rng: &mut Rng, base: Instant) -> Net {
-    let mut odds = [0; Mishap::ALL.len()];
+fn draw_network(rng: &mut Rng, base: Instant) -> NetworkSettings {
+    let mut odds = [0; MessageFault::ALL.len()];
     for odd in &mut odds {
         if rng.chance(350_000) {
             *odd = rng.magnitude(500, 150_000) as Ppm;
         }
     }
     // Freezing at every tenth message is no longer a process.
-    odds[Mishap::FrozenSending as usize] /= 8;
+    odds[MessageFault::FrozenSending as usize] /= 8;
     if rng.chance(150_000) {
         odds[rng.index(odds.len())] = 400_000;
     }
-    Net {
+    NetworkSettings {
         least: *rng.pick(&[MICRO, 50 * MICRO, 100 * MICRO]),
         usual: rng.magnitude(200 * MICRO, 5 * MILLI),
         slow: rng.between(base / 10, (3 * base).clamp(SECOND, 12 * SECOND)),
         stale: rng.between(base / 10, 3 * base),
         lag: *rng.pick(&[0, 100 * MICRO, 2 * MILLI]),
-        rings: rng.chance(850_000),
+        notifies: rng.chance(850_000),
         odds,
     }
 }

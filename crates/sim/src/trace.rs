@@ -1,10 +1,9 @@
-//! The trace: one line per transition, written only when somebody wants to read it.
+//! The trace: one line per transition, written only on demand.
 
 use std::fmt::{Arguments, Write as _};
 
 use crate::clock::{Instant, MILLI};
 
-/// Where the lines go.
 #[derive(Debug, Clone, Default)]
 pub enum Trace {
     /// Nowhere; nothing is even formatted.
@@ -23,7 +22,6 @@ impl Trace {
         !matches!(self, Self::Off)
     }
 
-    /// Adds a line.
     pub fn line(&mut self, now: Instant, what: Arguments<'_>) {
         let (millis, rest) = (now / MILLI, now % MILLI);
         match self {
@@ -35,7 +33,6 @@ impl Trace {
         }
     }
 
-    /// What was kept.
     #[must_use]
     pub fn text(&self) -> &str {
         match self {

@@ -2,12 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use tenure_core::{Name, Token};
+use tenure_core::{Name, SessionId, Token};
 
 use crate::process::Pid;
 use crate::swarm::WorkKind;
 
-/// Names one piece of work.
 pub type WorkId = u64;
 
 /// The work of one tenure, while it runs.
@@ -15,17 +14,14 @@ pub type WorkId = u64;
 pub struct Work {
     /// The process whose tenure it is.
     pub pid: Pid,
-    /// The role.
     pub role: Name,
-    /// The token of the tenure.
     pub token: Token,
-    /// What stops it.
+    pub session: Option<SessionId>,
     pub kind: WorkKind,
     /// It should have stopped while it was frozen, and stops as soon as it gets time.
     pub overdue: bool,
 }
 
-/// All work that runs.
 #[derive(Debug, Clone, Default)]
 pub struct Works {
     running: BTreeMap<WorkId, Work>,
@@ -33,41 +29,34 @@ pub struct Works {
 }
 
 impl Works {
-    /// Starts some work.
     pub fn start(&mut self, work: Work) -> WorkId {
         self.next += 1;
         self.running.insert(self.next, work);
         self.next
     }
 
-    /// Some work, if it still runs.
     #[must_use]
     pub fn get(&self, id: WorkId) -> Option<&Work> {
         self.running.get(&id)
     }
 
-    /// Some work, if it still runs.
     pub fn get_mut(&mut self, id: WorkId) -> Option<&mut Work> {
         self.running.get_mut(&id)
     }
 
-    /// Ends some work.
     pub fn end(&mut self, id: WorkId) -> Option<Work> {
         self.running.remove(&id)
     }
 
-    /// Everything that runs.
     pub fn iter(&self) -> impl Iterator<Item = (WorkId, &Work)> {
         self.running.iter().map(|(id, work)| (*id, work))
     }
 
-    /// What runs for a process.
     #[must_use]
     pub fn of(&self, pid: Pid) -> Vec<WorkId> {
         self.iter().filter(|(_, work)| work.pid == pid).map(|(id, _)| id).collect()
     }
 
-    /// The work of one tenure.
     #[must_use]
     pub fn find(&self, pid: Pid, role: &Name, token: Token) -> Option<WorkId> {
         self.iter()

@@ -1,7 +1,7 @@
 //! Same seed, same world: byte for byte.
 
 use tenure_sim::trace::Trace;
-use tenure_sim::world::{self, Ticket};
+use tenure_sim::world::{self, WorldSpec};
 
 #[test]
 fn the_same_seed_is_the_same_world() {
@@ -18,17 +18,17 @@ fn the_same_seed_is_the_same_world() {
 fn looking_changes_nothing() {
     for seed in [3, 11] {
         let watched = world::run(kept(seed));
-        let unwatched = world::run(Ticket::new(seed));
+        let unwatched = world::run(WorldSpec::new(seed));
         assert_eq!(watched.stats, unwatched.stats, "seed {seed}");
     }
 }
 
 #[test]
 fn other_seeds_are_other_worlds() {
-    let [one, other] = [1, 2].map(|seed| world::run(Ticket::new(seed)).stats);
+    let [one, other] = [1, 2].map(|seed| world::run(WorldSpec::new(seed)).stats);
     assert_ne!(one, other);
 }
 
-fn kept(seed: u64) -> Ticket {
-    Ticket { trace: Trace::Kept(String::new()), ..Ticket::new(seed) }
+fn kept(seed: u64) -> WorldSpec {
+    WorldSpec { trace: Trace::Kept(String::new()), ..WorldSpec::new(seed) }
 }

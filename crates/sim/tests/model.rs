@@ -1,17 +1,17 @@
-//! The exhaustive model: every world closes without a violation, every listed mistake is caught, and the canonical
+//! The exhaustive model: every world closes without a violation, every listed mutant is caught, and the canonical
 //! form behaves like what it stands for.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use tenure_sim::model::action::{begin, enabled};
-use tenure_sim::model::canon::canonise;
-use tenure_sim::model::search::beginning;
-use tenure_sim::model::setup::Late;
+use tenure_sim::model::canonical::canonicalize;
+use tenure_sim::model::search::initial_world;
+use tenure_sim::model::setup::MessageKind;
 use tenure_sim::model::world::World;
-use tenure_sim::model::{Report, Setup, configs, search};
+use tenure_sim::model::{SearchReport, Setup, configs, search};
 
 /// Searches several worlds on two threads; each report in the order in which it was asked for.
-fn search_all(setups: &[Setup]) -> Vec<Report> {
+fn search_all(setups: &[Setup]) -> Vec<SearchReport> {
     let next = AtomicUsize::new(0);
     let work = || {
         let mut reports = Vec::new();
@@ -20,7 +20,7 @@ fn search_all(setups: &[Setup]) -> Vec<Report> {
         }
         reports
     };
-    let mut reports: Vec<Report> = std::thread::scope(|scope| {
+    let mut reports: Vec<SearchReport> = std::thread::scope(|scope| {
         let threads = [scope.spawn(work), scope.spawn(work)];
         threads.into_iter().flat_map(|thread| thread.join().expect("the search ends")).collect()
     });
@@ -53,13 +53,14 @@ fn large_worlds_hold_no_violation() {
         let report = search(&setup, if long { LONG } else { 3_000 });
         println!("{report}");
         assert!(report.violation.is_none(), "{report}");
+        assert!(report.closed || !long || report.name != "three-nodes-cut", "{report}");
     }
 }
 
 #[test]
 fn every_listed_mistake_is_caught() {
     let worlds = configs::every();
-    for (mutant, name) in configs::mistakes() {
+    for (mutant, name) in configs::mutants() {
         let setup = worlds.iter().find(|setup| setup.name == name).expect("a known world").clone();
         let report = search(&Setup { mutant: Some(mutant), ..setup }, usize::MAX);
         let violation = report.violation.unwrap_or_else(|| panic!("{mutant:?} lives in {name}"));
@@ -71,8 +72,8 @@ fn every_listed_mistake_is_caught() {
 #[test]
 fn a_canonical_world_behaves_like_the_world_it_stands_for() {
     for (seed, setup) in configs::all().into_iter().enumerate() {
-        if setup.late.contains(&Late::Reads) {
-            // A held answer may list a session that the canonical form has forgotten because nobody asks for it.
+        if setup.late.contains(&MessageKind::Reads) {
+            // A held answer may list a session that the canonical form has forgotten because no engine asks for it.
             continue;
         }
         // What the searches leave out on purpose is in here: the listing of all sessions, and messages without
@@ -85,16 +86,16 @@ fn a_canonical_world_behaves_like_the_world_it_stands_for() {
 }
 
 fn compare_along(setup: &Setup, mut random: fastrand::Rng) {
-    let mut world = beginning(setup);
+    let mut world = initial_world(setup);
     for step in 0..30 {
         let mut canonical = world.clone();
-        canonise(setup, &mut canonical);
+        canonicalize(setup, &mut canonical);
         let (real, canon) = (successors(setup, &world), successors(setup, &canonical));
         assert_eq!(real.len(), canon.len(), "{} step {step}: as many outcomes", setup.name);
         for ((what, real), (same, canon)) in real.iter().zip(&canon) {
             let (mut left, mut right) = (real.clone(), canon.clone());
-            canonise(setup, &mut left);
-            canonise(setup, &mut right);
+            canonicalize(setup, &mut left);
+            canonicalize(setup, &mut right);
             assert!(
                 left == right,
                 "{} step {step}: {what} / {same}\n{}",

@@ -1,18 +1,22 @@
 //! One hand-written schedule for each step of the safety argument, and for each wrong variant that survives easily.
-//! Each is played with the sound engine, which holds, and with the mistake, which does not.
+//! Each is played with the sound engine, which holds, and with the mutant, which does not.
 
+#[path = "schedules/losses.rs"]
+mod losses;
+#[path = "schedules/protocol.rs"]
+mod protocol;
 #[path = "schedules/script.rs"]
 mod script;
 
 use std::time::Duration;
 
-use script::{A, About, B, Fare, Script, entry, role, seconds};
+use script::{A, B, MessageFate, MessageKind, Script, entry, role, seconds};
 use tenure_core::engine::Class;
-use tenure_core::io::Evidence;
-use tenure_core::record::{Answer, Order, Reason, Request, RoleControl, SessionState, Witness};
+use tenure_core::io::{Candidacy, Evidence};
+use tenure_core::record::{Answer, LivenessLock, Order, Reason, Request, RoleControl, SessionState};
 use tenure_core::*;
 
-/// Plays a schedule soundly and with a mistake: the first must hold, the second must not.
+/// Plays a schedule soundly and with a mutant: the first must hold, the second must not.
 fn sound_and(mutant: Mutant, play: impl Fn(Option<Mutant>) -> bool) {
     assert!(play(None), "the sound engine holds");
     assert!(!play(Some(mutant)), "{mutant:?} does not");
@@ -25,11 +29,11 @@ fn counts_from_when_it_received_not_from_when_it_asked() {
         let mut s = Script::led_by_a(mutant);
         // B asks; the question is delayed. A beats 0.9 s later; then the question is served. A is cut off.
         s.stubborn.insert(A);
-        let asked = s.next(B, About::Read, Fare::HoldRequest);
+        let asked = s.next(B, MessageKind::Read, MessageFate::HoldRequest);
         s.wait(0.95);
-        assert!(s.times(A, About::Beat, asked) == 1, "A has beaten meanwhile");
+        assert!(s.times(A, MessageKind::Beat, asked) == 1, "A has beaten meanwhile");
         s.cut.insert(A);
-        s.let_go();
+        s.release();
         s.wait(7.0);
         assert_eq!(s.elections().last().map(|last| last.0), Some(B), "B leads in the end");
         !s.overlap
@@ -43,9 +47,9 @@ fn a_slow_acknowledgement_buys_no_time() {
         let mut s = Script::led_by_a(mutant);
         // A beats; B sees it; the answer takes 0.95 s; then A is cut off. Its work stops at the last moment.
         s.stubborn.insert(A);
-        s.next(A, About::Beat, Fare::HoldAnswer);
+        s.next(A, MessageKind::Beat, MessageFate::HoldAnswer);
         s.wait(0.95);
-        s.let_go();
+        s.release();
         s.cut.insert(A);
         s.wait(7.0);
         !s.overlap
@@ -84,8 +88,8 @@ fn a_frozen_owner_wakes_up() {
 fn no_beat_after_cancel() {
     sound_and(Mutant::BeatAfterCancel, |mutant| {
         let mut s = Script::led_by_a(mutant);
-        let last = s.next(A, About::Beat, Fare::HoldAnswer);
-        s.let_go();
+        let last = s.next(A, MessageKind::Beat, MessageFate::HoldAnswer);
+        s.release();
         s.cut.insert(A);
         s.stubborn.insert(A);
         s.wait_to(last, 3.95);
@@ -93,7 +97,7 @@ fn no_beat_after_cancel() {
         let late = s
             .sent
             .iter()
-            .filter(|(at, n, about)| *n == A && *about == About::Beat && *at >= last + 3_950_000_000);
+            .filter(|(at, n, kind)| *n == A && *kind == MessageKind::Beat && *at >= last + 3_950_000_000);
         late.count() == 0
     });
 }
@@ -106,12 +110,12 @@ fn work_that_will_not_die_is_neither_resigned_nor_closed() {
         s.stubborn.insert(A);
         let began = s.now;
         let token = s.token(A);
-        s.feed(A, Input::Release { role: role(), token, reason: Reason::Resigned });
+        s.feed(A, Input::Resign { role: role(), token, reason: Reason::Resigned });
         s.cut.insert(A);
         s.wait(4.0);
         s.cut.remove(&A);
         s.wait(3.0);
-        s.times(A, About::Resign, began) + s.times(A, About::Close, began) == 0
+        s.times(A, MessageKind::Resign, began) + s.times(A, MessageKind::Close, began) == 0
     });
 }
 
@@ -121,17 +125,17 @@ fn the_answer_to_a_claim_is_not_credited_to_a_later_session() {
     sound_and(Mutant::AckCreditedToLaterSession, |mutant| {
         let mut s = Script::led_by_a(mutant);
         // A resigns, B claims; before the answer arrives, B has lost its session and opened another one.
-        s.plan(B, About::Claim, Fare::HoldAnswer);
+        s.plan(B, MessageKind::Claim, MessageFate::HoldAnswer);
         let token = s.token(A);
         let claimed = s.now;
-        s.feed(A, Input::Release { role: role(), token, reason: Reason::Resigned });
+        s.feed(A, Input::Resign { role: role(), token, reason: Reason::Resigned });
         s.wait(0.2);
-        assert_eq!(s.times(B, About::Claim, claimed), 1, "B has claimed");
+        assert_eq!(s.times(B, MessageKind::Claim, claimed), 1, "B has claimed");
         let former = s.session(B);
         s.feed(B, Input::ClockFault);
         s.wait(0.2);
         assert_ne!(s.session(B), former, "B has a new session");
-        s.let_go();
+        s.release();
         s.wait(0.3);
         !s.overlap
     });
@@ -151,10 +155,69 @@ fn a_hint_that_says_closed_closes_nothing() {
             .expect("A's session");
         let Record::Session(record) = value else { panic!("a session") };
         let closed = Record::Session(record::Session { state: SessionState::Closed, ..record });
-        s.feed(B, Input::Hinted(Hint::Changed(entry(&key, version, &closed))));
+        s.feed(B, Input::Forged(entry(&key, version, &closed)));
         s.wait(2.0);
         s.leaders() == [A] && !s.overlap
     });
+}
+
+fn register_of_the_role(s: &Script) -> (Key, Version, record::Role) {
+    let role = |(key, (version, value)): (&Key, &(Version, Record))| match value {
+        Record::Role(role) => Some((key.clone(), *version, role.clone())),
+        _ => None,
+    };
+    s.registers.iter().find_map(role).expect("the register of the role")
+}
+
+/// Anybody may notify. A forged record under the real version would pass the compare-and-set: a leader was deposed, and a
+/// forged token made a role unusable for ever.
+#[test]
+fn a_hint_that_says_vacant_deposes_nobody_and_raises_no_token() {
+    sound_and(Mutant::HintBelieved, |mutant| {
+        let mut s = Script::led_by_a(mutant);
+        let (key, version, record) = register_of_the_role(&s);
+        let lie = record::Role { holder: None, token: Token(Token::MAX.0 - 3), ..record.clone() };
+        for node in [A, B] {
+            s.feed(node, Input::Forged(entry(&key, version, &Record::Role(lie.clone()))));
+        }
+        s.wait(2.0);
+        let deposed = s.leaders() != [A] || register_of_the_role(&s).1 != version;
+        s.feed(A, Input::Resign { role: role(), token: record.token, reason: Reason::Resigned });
+        s.wait(2.0);
+        let next = s.leaders() == [B] && s.token(B) == record.token.next();
+        !deposed && next && !s.overlap
+    });
+}
+
+/// However many hints come, few reads follow; and a role that falls free meanwhile is claimed one beat later at most.
+#[test]
+fn a_flood_of_hints_costs_few_reads_and_delays_a_hand_over_by_a_beat_at_most() {
+    sound_and(Mutant::HintsUnlimited, |mutant| {
+        let mut s = Script::led_by_a(mutant);
+        s.wait(0.01);
+        let (key, version, record) = register_of_the_role(&s);
+        let began = s.now;
+        for _ in 0..100 {
+            s.feed(B, Input::Forged(entry(&key, version, &Record::Role(record.clone()))));
+        }
+        let few = s.times(B, MessageKind::Read, began) <= 8;
+        s.feed(A, Input::Resign { role: role(), token: record.token, reason: Reason::Resigned });
+        s.wait(1.1);
+        few && s.leaders() == [B] && !s.overlap
+    });
+}
+
+/// What is true is followed at once, however often: each time a poll shows something new.
+#[test]
+fn hints_that_tell_something_new_are_followed_without_limit() {
+    let mut s = Script::led_by_a(None);
+    for round in 0..40 {
+        let leader = s.leaders()[0];
+        let token = s.token(leader);
+        s.feed(leader, Input::Resign { role: role(), token, reason: Reason::Resigned });
+        s.wait(0.06);
+        assert_eq!(s.leaders(), [1 - leader], "round {round}");
+    }
 }
 
 /// A ttl is written at opening and never changes.
@@ -185,9 +248,9 @@ fn the_ttl_in_the_record_rules() {
 #[test]
 fn a_lost_resignation_orphans_nothing() {
     let mut s = Script::led_by_a(None);
-    s.plan(A, About::Resign, Fare::Lose);
+    s.plan(A, MessageKind::Resign, MessageFate::Lose);
     let token = s.token(A);
-    s.feed(A, Input::Release { role: role(), token, reason: Reason::Resigned });
+    s.feed(A, Input::Resign { role: role(), token, reason: Reason::Resigned });
     assert_eq!(s.leaders(), [], "from the decision on it is invalid");
     s.wait(3.0);
     assert_eq!(s.leaders(), [B]);
@@ -200,9 +263,9 @@ fn a_claim_without_an_answer_orphans_nothing() {
     for mutant in [Mutant::StrayIgnored, Mutant::UnknownIsFailure] {
         sound_and(mutant, |mutant| {
             let mut s = Script::led_by_a(mutant);
-            s.plan(B, About::Claim, Fare::HoldAnswer);
+            s.plan(B, MessageKind::Claim, MessageFate::HoldAnswer);
             let token = s.token(A);
-            s.feed(A, Input::Release { role: role(), token, reason: Reason::Resigned });
+            s.feed(A, Input::Resign { role: role(), token, reason: Reason::Resigned });
             s.wait(20.0);
             !s.leaders().is_empty() && s.elections().windows(2).all(|pair| pair[0].1 < pair[1].1)
         });
@@ -278,12 +341,12 @@ fn an_expulsion_that_meets_a_beat_changes_nothing() {
 fn a_late_opening_is_nobodys() {
     sound_and(Mutant::OpeningSentTwice, |mutant| {
         let mut s = Script::led_by_a(mutant);
-        s.plan(A, About::Open, Fare::HoldRequest);
+        s.plan(A, MessageKind::Open, MessageFate::HoldRequest);
         s.feed(A, Input::ClockFault);
         s.wait(0.9);
         let opened = s.now;
         s.wait(0.5);
-        s.let_go();
+        s.release();
         s.wait(0.5);
         let ids = s.events.iter().filter(|(at, n, _)| *at >= opened && *n == A);
         let opened: Vec<SessionId> = ids
@@ -294,7 +357,7 @@ fn a_late_opening_is_nobodys() {
             )
             .collect();
         // Every session that was opened was opened by a write that was acknowledged in time.
-        opened.len() == 1 && s.times(A, About::Open, 0) == 3 && s.session(A) == opened[0] && {
+        opened.len() == 1 && s.times(A, MessageKind::Open, 0) == 3 && s.session(A) == opened[0] && {
             let live = |value: &Record| matches!(value, Record::Session(s) if s.state == SessionState::Live);
             s.registers.values().filter(|(_, value)| live(value)).count() == 3
         }
@@ -318,17 +381,17 @@ fn a_clone_ends_at_its_next_beat() {
     }
 }
 
-fn lock(id: &str, covers_work: bool) -> Option<Witness> {
-    Some(Witness { id: id.to_owned(), covers_work, connection: false })
+fn lock(id: &str, covers_work: bool) -> Option<LivenessLock> {
+    Some(LivenessLock { id: id.to_owned(), covers_work, connection: false })
 }
 
-/// Evidence counts only from the witness that the record names.
+/// Evidence counts only from the lock that the record names.
 #[test]
-fn the_evidence_of_a_different_witness_is_none() {
-    sound_and(Mutant::AnyWitness, |mutant| {
+fn the_evidence_of_a_different_lock_is_none() {
+    sound_and(Mutant::AnyLivenessLock, |mutant| {
         let mut s = Script::led(mutant, [Duration::from_secs(5); 2], Class::B, lock("1:2", true));
         let session = s.session(A);
-        s.feed(B, Input::Witnessed(Evidence::Dead { session, witness: "1:3".to_owned() }));
+        s.feed(B, Input::Evidence(Evidence::Dead { session, lock: "1:3".to_owned() }));
         s.wait(2.0);
         s.leaders() == [A] && !s.overlap
     });
@@ -342,7 +405,7 @@ fn the_death_of_the_elector_is_not_the_death_of_its_work() {
         let session = s.session(A);
         // The elector dies; its child works on.
         s.frozen.insert(A);
-        s.feed(B, Input::Witnessed(Evidence::Dead { session, witness: "1:2".to_owned() }));
+        s.feed(B, Input::Evidence(Evidence::Dead { session, lock: "1:2".to_owned() }));
         s.wait(2.0);
         !s.overlap
     });
@@ -355,18 +418,18 @@ fn the_death_of_all_the_work_frees_at_once() {
     let session = s.session(A);
     s.frozen.insert(A);
     s.works.remove(&A);
-    s.feed(B, Input::Witnessed(Evidence::Dead { session, witness: "1:2".to_owned() }));
+    s.feed(B, Input::Evidence(Evidence::Dead { session, lock: "1:2".to_owned() }));
     s.wait(0.1);
     assert!(s.leaders().contains(&B));
 }
 
 /// A connection that the server sees drop.
-fn link() -> Option<Witness> {
-    Some(Witness { id: "link".to_owned(), covers_work: false, connection: true })
+fn link() -> Option<LivenessLock> {
+    Some(LivenessLock { id: "link".to_owned(), covers_work: false, connection: true })
 }
 
 fn dropped(session: SessionId) -> Input {
-    Input::Witnessed(Evidence::Disconnected { session, witness: "link".to_owned() })
+    Input::Evidence(Evidence::Disconnected { session, lock: "link".to_owned() })
 }
 
 /// On disconnect the connection may be gone while its owner still beats, on another one: without the proof in the beat
@@ -437,7 +500,7 @@ fn control(s: &mut Script, control: RoleControl) {
 }
 
 fn order() -> Order {
-    Order { by: "an operator".to_owned(), why: String::new(), at: Wall(0) }
+    Order { by: "an operator".to_owned(), why: String::new(), at: Timestamp(0) }
 }
 
 /// A pause is read again after a claim and before the election.
@@ -445,12 +508,12 @@ fn order() -> Order {
 fn a_pause_between_claim_and_election() {
     sound_and(Mutant::PauseNotReread, |mutant| {
         let mut s = Script::led_by_a(mutant);
-        s.plan(B, About::Claim, Fare::HoldAnswer);
+        s.plan(B, MessageKind::Claim, MessageFate::HoldAnswer);
         let token = s.token(A);
-        s.feed(A, Input::Release { role: role(), token, reason: Reason::Resigned });
+        s.feed(A, Input::Resign { role: role(), token, reason: Reason::Resigned });
         s.wait(0.3);
         control(&mut s, RoleControl { pause: Some(order()), ..RoleControl::default() });
-        s.let_go();
+        s.release();
         s.wait(3.0);
         s.elections() == [(A, token.0)]
     });
@@ -477,6 +540,56 @@ fn a_request_fells_only_its_tenure() {
     });
 }
 
+/// What an operator asks of the tenure that A or B leads now.
+fn ask(s: &mut Script, of: usize, to: Option<&str>) {
+    let request = Request {
+        id: SessionId(s.now.into()),
+        token: s.token(of),
+        to: to.map(|node| Name::new(node).unwrap()),
+        preemption: false,
+        patience: Duration::from_secs(5),
+        order: order(),
+        answer: Answer::Open,
+    };
+    control(s, RoleControl { request: Some(request), ..RoleControl::default() });
+}
+
+/// A leader that an operator asks to step down leaves the role alone for its cool-down, also if nobody else stands for it.
+#[test]
+fn a_leader_that_steps_down_stands_back_for_its_cool_down() {
+    let mut s = Script::led_by_a(None);
+    s.feed(B, Input::Withdraw { role: role() });
+    let candidacy = Candidacy { cool_down: Duration::from_secs(5), ..Candidacy::default() };
+    s.feed(A, Input::Campaign { role: role(), candidacy });
+    ask(&mut s, A, None);
+    s.wait(1.5);
+    assert_eq!(s.leaders(), [], "A gave it up");
+    s.wait(3.0);
+    assert_eq!(s.leaders(), [], "and stands back");
+    s.wait(2.0);
+    assert_eq!(s.leaders(), [A], "for its cool-down");
+}
+
+/// A node of higher priority that preempts leaves the role to whom an operator gave it, until that node has lost it.
+#[test]
+fn an_operators_transfer_is_not_undone_by_priority() {
+    let mut s = Script::led_by_a(None);
+    let candidacy = Candidacy { priority: 10, preempt: true, ..Candidacy::default() };
+    s.feed(B, Input::Campaign { role: role(), candidacy });
+    s.wait(10.0);
+    assert_eq!(s.leaders(), [B], "B preempts A");
+    ask(&mut s, B, Some("A"));
+    s.wait(2.0);
+    assert_eq!(s.leaders(), [A], "A was given the role");
+    let token = s.token(A);
+    s.wait(60.0);
+    assert_eq!((s.leaders(), s.token(A)), (vec![A], token), "and keeps it");
+    s.frozen.insert(A);
+    s.works.remove(&A);
+    s.wait(10.0);
+    assert_eq!(s.leaders(), [B], "until it loses it");
+}
+
 /// A named successor that is slow to hear of it is left its time, also by a newcomer that never saw it beat.
 #[test]
 fn a_newcomer_does_not_outrun_a_named_successor() {
@@ -499,7 +612,7 @@ fn a_newcomer_does_not_outrun_a_named_successor() {
     s.cut.remove(&B);
     s.wait(3.0);
     assert_eq!(s.leaders(), [B]);
-    assert_eq!(s.times(newcomer, About::Claim, 0), 0);
+    assert_eq!(s.times(newcomer, MessageKind::Claim, 0), 0);
 }
 
 /// What a node says of itself, deleted by hand, is said again within some beats, though the node has nothing new to say; who
@@ -538,7 +651,7 @@ fn tokens_rise_after_forgetting() {
         for _ in 0..2 {
             let leader = s.leaders()[0];
             let token = s.token(leader);
-            s.feed(leader, Input::Release { role: role(), token, reason: Reason::Resigned });
+            s.feed(leader, Input::Resign { role: role(), token, reason: Reason::Resigned });
             s.wait(5.0);
         }
         let last = s.elections().last().expect("a tenure").1;
@@ -551,25 +664,29 @@ fn tokens_rise_after_forgetting() {
 /// by itself, so that a tenure that the store forgot is not given its number again by somebody who never saw it.
 #[test]
 fn tokens_rise_after_clocks_were_set_back_and_the_store_forgot() {
-    sound_and(Mutant::NoTokenFloor, |mutant| {
-        let mut s = Script::led_at(10_000_000_000_000, mutant, [Duration::from_secs(5); 2], Class::C, None);
-        s.set_back = 3_600_000_000;
-        let token = s.token(A);
-        s.feed(A, Input::Release { role: role(), token, reason: Reason::Resigned });
-        s.wait(5.0);
-        assert_eq!(s.leaders(), [B]);
-        // While A is away, B gives up and is elected again; then the store forgets that, and B is away.
-        let (kept, token) = (s.registers.clone(), s.token(B));
-        s.cut.insert(A);
-        s.feed(B, Input::Release { role: role(), token, reason: Reason::Resigned });
-        s.wait(20.0);
-        let lost = s.token(B);
-        assert!(lost > token);
-        s.registers = kept;
-        s.cut = [B].into();
-        s.wait(30.0);
-        s.token(A) > lost
-    });
+    for wrong in [Mutant::NoTokenFloor, Mutant::HighestStandsStill] {
+        sound_and(wrong, tokens_rise_after_clocks_were_set_back);
+    }
+}
+
+fn tokens_rise_after_clocks_were_set_back(mutant: Option<Mutant>) -> bool {
+    let mut s = Script::led_at(10_000_000_000_000, mutant, [Duration::from_secs(5); 2], Class::C, None);
+    s.set_back = 3_600_000_000;
+    let token = s.token(A);
+    s.feed(A, Input::Resign { role: role(), token, reason: Reason::Resigned });
+    s.wait(5.0);
+    assert_eq!(s.leaders(), [B]);
+    // While A is away, B gives up and is elected again; then the store forgets that, and B is away.
+    let (kept, token) = (s.registers.clone(), s.token(B));
+    s.cut.insert(A);
+    s.feed(B, Input::Resign { role: role(), token, reason: Reason::Resigned });
+    s.wait(20.0);
+    let lost = s.token(B);
+    assert!(lost > token);
+    s.registers = kept;
+    s.cut = [B].into();
+    s.wait(30.0);
+    s.token(A) > lost
 }
 
 /// Rule 7: tokens rise from one tenure to the next.
@@ -589,7 +706,32 @@ fn the_defaults_are_those_of_the_design() {
     let s = Script::led_by_a(None);
     let timing = s.engines[A].timing();
     assert_eq!(
-        (seconds(s.now) > 4.0, timing.ttl, timing.hold()),
+        (seconds(s.now) > 4.0, timing.ttl, timing.validity()),
         (true, Duration::from_secs(5), Duration::from_millis(4950))
     );
+}
+
+/// Rule 3: a session that never came to life was closed, and its register tidied away, before its opening arrived. No node counts
+/// on the session that the opening makes: it is expelled as any silent one, and nothing else happens.
+#[test]
+fn an_opening_that_comes_after_its_closing_was_tidied_away_harms_nobody() {
+    let mut s = Script::led_by_a(None);
+    let token = s.token(A);
+    let sessions = |s: &Script| s.registers.keys().filter(|key| key.kind() == Kind::Session).count();
+    s.plan(B + 1, MessageKind::Open, MessageFate::HoldRequest);
+    let c = s.join("C");
+    s.wait(0.1);
+    s.feed(c, Input::Stop);
+    assert!(s.engines[c].is_stopped() && sessions(&s) == 3, "C has closed the session that it never had");
+    s.wait(80.0);
+    assert_eq!(sessions(&s), 2, "it was tidied away");
+    s.release();
+    assert_eq!(sessions(&s), 3, "its opening arrives");
+    s.wait(25.0);
+    let live = |record: &Record| match record {
+        Record::Session(session) => session.state == SessionState::Live,
+        _ => false,
+    };
+    assert_eq!(s.registers.values().filter(|held| live(&held.1)).count(), 2, "it is expelled");
+    assert!(s.leaders() == [A] && s.token(A) == token && !s.overlap);
 }

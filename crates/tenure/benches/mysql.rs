@@ -9,11 +9,11 @@ use futures_util::StreamExt;
 use hdrhistogram::Histogram;
 use mysql_async::prelude::Queryable;
 use mysql_async::{Conn, Opts};
-use tenure::clock::KernelEntropy;
+use tenure::store::entropy::KernelEntropy;
 use tenure::store::{Epoch, Key, Kind, Mysql, Name, Outcome, Signal, Store, Value, Version, Write};
 use tenure::{Candidate, Node};
 use tenure_core::Entropy;
-use tenure_testkit::servers::mysql::Mysql as Server;
+use tenure_torture::servers::mysql::Mysql as Server;
 
 /// Without `--bench`, as under `cargo test`, it only shows that it runs.
 fn main() {
@@ -28,8 +28,8 @@ fn main() {
         store.describe().await.expect("the server is there");
         show("update by primary key, flushed (floor)", &raw(&url, rounds).await);
         show("compare-and-set", &writes(&store, rounds, 1, false).await);
-        show("compare-and-set with a bell", &writes(&store, rounds, 1, true).await);
-        show("batch of 256 with bells", &writes(&store, rounds.div_ceil(20), 256, true).await);
+        show("compare-and-set that notifies", &writes(&store, rounds, 1, true).await);
+        show("batch of 256 that notify", &writes(&store, rounds.div_ceil(20), 256, true).await);
         show("write begun -> another handle has it", &signals(&url, rounds).await);
         show("clean hand-over between two nodes", &hand_overs(&url, rounds.div_ceil(10)).await);
         idle(&url, if measure { Duration::from_secs(60) } else { Duration::ZERO }).await;
@@ -72,22 +72,24 @@ fn space() -> Name {
     Name::new("bench").expect("a name")
 }
 
-fn put(name: &str, expect: Option<Version>, ring: bool) -> Write {
+fn put(name: &str, expect: Option<Version>, notify: bool) -> Write {
     let key = Key::Named(Epoch(1), Kind::Node, Name::new(name).expect("a name"));
     let put = Some((Version(KernelEntropy.nonce()), Value::of(&"a value of some length", None)));
-    Write { key, expect, put, ring, witnessed: false }
+    Write { key, expect, put, notify, requires_lock: false }
 }
 
 fn version(write: &Write) -> Option<Version> {
     write.put.as_ref().map(|(version, _)| *version)
 }
 
-async fn writes(store: &Mysql, rounds: u64, size: usize, ring: bool) -> Histogram<u64> {
+async fn writes(store: &Mysql, rounds: u64, size: usize, notify: bool) -> Histogram<u64> {
     let mut times = histogram();
-    let mut last: Vec<_> = (0..size).map(|nth| put(&format!("w{size}-{ring}-{nth}"), None, ring)).collect();
+    let mut last: Vec<_> =
+        (0..size).map(|nth| put(&format!("w{size}-{notify}-{nth}"), None, notify)).collect();
     store.write(&space(), &last).await.expect("it writes");
     for _ in 0..rounds {
-        let next = last.iter().map(|write| put(&write.key.name(), version(write), ring)).collect::<Vec<_>>();
+        let next =
+            last.iter().map(|write| put(&write.key.name(), version(write), notify)).collect::<Vec<_>>();
         let begun = Instant::now();
         let outcomes = store.write(&space(), &next).await.expect("it writes");
         record(&mut times, begun);
@@ -100,7 +102,7 @@ async fn writes(store: &Mysql, rounds: u64, size: usize, ring: bool) -> Histogra
 async fn signals(url: &str, rounds: u64) -> Histogram<u64> {
     let open = || Mysql::open(url).expect("a URL");
     let (writer, watcher, mut times) = (open(), open(), histogram());
-    assert!(watcher.describe().await.expect("a description").rings);
+    assert!(watcher.describe().await.expect("a description").notifies);
     let mut watch = watcher.watch(&space());
     let mut last = None;
     for _ in 0..rounds {
@@ -109,13 +111,13 @@ async fn signals(url: &str, rounds: u64) -> Histogram<u64> {
         let begun = Instant::now();
         let heard = async {
             while let Some(signal) = watch.next().await {
-                if matches!(&signal, Signal::Changed(found) if Some(found.version) == last) {
+                if matches!(&signal, Signal::Changed(found) if *found == write.key) {
                     return Instant::now();
                 }
             }
             panic!("the watch goes on")
         };
-        let (place, batch) = (space(), [write]);
+        let (place, batch) = (space(), [write.clone()]);
         let (written, heard) = tokio::join!(writer.write(&place, &batch), heard);
         written.expect("it writes");
         times.record(u64::try_from((heard - begun).as_nanos()).unwrap_or(u64::MAX)).expect("in range");
@@ -125,7 +127,7 @@ async fn signals(url: &str, rounds: u64) -> Histogram<u64> {
 
 async fn node(url: &str, name: &str, ttl: Duration) -> (Node, Candidate) {
     let store = std::sync::Arc::new(Mysql::open(url).expect("a URL"));
-    let node = Node::with_store(store).name(name).ttl(ttl).start().await.expect("it starts");
+    let node = Node::builder_with_store(store).name(name).ttl(ttl).start().await.expect("it starts");
     let candidate = node.candidate("scheduler").await.expect("it stands");
     (node, candidate)
 }

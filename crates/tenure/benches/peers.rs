@@ -17,7 +17,7 @@ use peers_kit::{key, must_write, put, space, version};
 use tenure::clock::lease_nanos;
 use tenure::store::{Outcome, Peers, Signal, Store, Value, Version, Write};
 use tenure::{Candidate, Node};
-use tenure_testkit::judge::{Note, Tail, What};
+use tenure_torture::judge::{Note, NoteKind, NoteReader};
 
 const TTL: Duration = Duration::from_secs(2);
 
@@ -57,7 +57,7 @@ async fn floors(group: &Processes) -> Histogram<u64> {
         };
         let hear = async {
             while let Some(signal) = watch.next().await {
-                if matches!(&signal, Signal::Changed(found) if found.version.0 == at + 1) {
+                if matches!(&signal, Signal::Changed(found) if *found == batch[0].key) {
                     return record(&mut hints, begun);
                 }
             }
@@ -103,7 +103,7 @@ async fn throughput(group: &Processes) {
 /// From giving a role up to the next election, normally the other's; both nodes are clients.
 async fn role_hand_over(group: &Processes, floor: &Histogram<u64>) {
     let node = async |name: &str| -> (Node, Candidate) {
-        let node = Node::with_store(Arc::new(group.client())).name(name).ttl(Duration::from_secs(10));
+        let node = Node::builder_with_store(Arc::new(group.client())).name(name).ttl(Duration::from_secs(10));
         let node = node.start().await.expect("it starts");
         let candidate = node.candidate("scheduler").await.expect("it stands");
         (node, candidate)
@@ -149,8 +149,8 @@ async fn raft_leader_ends(group: &mut Processes, rounds: u32, how: &str, end: fn
 async fn raft_leader(group: &Processes, client: &Peers) -> usize {
     loop {
         if let Ok(found) = client.group().await
-            && found.seats.iter().all(|seat| seat.reached)
-            && let Some(leader) = found.seats.iter().find(|seat| seat.leads)
+            && found.members.iter().all(|member| member.reached)
+            && let Some(leader) = found.members.iter().find(|member| member.leads)
             && let Some(nth) = group.addresses.iter().position(|address| *address == leader.address)
         {
             return nth;
@@ -163,7 +163,7 @@ async fn raft_leader(group: &Processes, client: &Peers) -> usize {
 async fn role_fail_over(rounds: u32) {
     let mut group = Processes::of(3).standing(TTL);
     group.start_all(&[]);
-    let mut tail = Tail::of(&group.notes());
+    let mut tail = NoteReader::of(&group.notes());
     let mut working = next_worker(&mut tail, 0).await;
     let bound = TTL.mul_f64(1.01) + TTL / 5 + Duration::from_millis(100);
     println!(
@@ -245,7 +245,7 @@ async fn fill(client: &Peers, count: u32, pass: u128) {
         let write = |nth: u32| {
             let put = Some((Version(pass + 1), Value::of(&filler, None)));
             let expect = (pass > 0).then_some(Version(pass));
-            Write { key: key(&format!("r{nth}")), expect, put, ring: false, witnessed: false }
+            Write { key: key(&format!("r{nth}")), expect, put, notify: false, requires_lock: false }
         };
         let writes: Vec<_> = (first..count.min(first + 100)).map(write).collect();
         // Once more is no harm: what was written has that version already.
@@ -254,7 +254,7 @@ async fn fill(client: &Peers, count: u32, pass: u128) {
 }
 
 /// Who began to work after that instant, and when.
-async fn next_worker(tail: &mut Tail, since: u64) -> (usize, u64) {
+async fn next_worker(tail: &mut NoteReader, since: u64) -> (usize, u64) {
     loop {
         let notes = tail.read_on().expect("notes");
         if let Some(found) = notes.iter().filter_map(began).find(|(_, at)| *at > since) {
@@ -266,7 +266,7 @@ async fn next_worker(tail: &mut Tail, since: u64) -> (usize, u64) {
 
 /// Who began to work, and when, if that is what the note says.
 fn began(note: &Note) -> Option<(usize, u64)> {
-    let began = matches!(note.what, What::Work { on: true, .. });
+    let began = matches!(note.what, NoteKind::Work { on: true, .. });
     began.then(|| (note.node[1..].parse().expect("a number"), note.t))
 }
 

@@ -6,9 +6,9 @@
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime};
 
-use tenure::schedule::{Schedule, Task, TaskSettings, When};
-use tenure::testing::{Memory, on};
-use tenure::{Operator, Wall};
+use tenure::schedule::{Recurrence, Schedule, Task, TaskSettings};
+use tenure::testing::{Memory, node_on};
+use tenure::{Operator, Timestamp};
 
 const TASKS: usize = 10_000;
 
@@ -37,11 +37,11 @@ fn idle(nth: usize) -> TaskSettings {
 fn next_tick() {
     for (text, zone) in [("*/5 * * * *", "UTC"), ("30 2 * * mon-fri", "Europe/Vienna"), ("0 0 29 2 *", "UTC")]
     {
-        let when = When::cron(text, zone).expect("an expression");
-        let (rounds, mut at) = (2_000, Wall(1_767_225_600_000_000));
+        let when = Recurrence::cron(text, zone).expect("an expression");
+        let (rounds, mut at) = (2_000, Timestamp(1_767_225_600_000_000));
         let begun = Instant::now();
         for _ in 0..rounds {
-            at = when.next(at).unwrap_or(Wall(1_767_225_600_000_000));
+            at = when.next(at).unwrap_or(Timestamp(1_767_225_600_000_000));
         }
         let each = begun.elapsed() / rounds;
         println!("next tick of {text:<20} {zone:<15} {:>8.2} µs", each.as_secs_f64() * 1e6);
@@ -51,7 +51,7 @@ fn next_tick() {
 /// The median time from a tick to the first line of its run, with those tasks beside it.
 async fn latency(others: Vec<TaskSettings>) -> Duration {
     let store = Memory::new();
-    let node = on(&store).name("a").start().await.expect("a node");
+    let node = node_on(&store).name("a").start().await.expect("a node");
     let seen: Arc<Mutex<Vec<Duration>>> = Arc::default();
     let noted = seen.clone();
     let often = TaskSettings::every("often", Duration::from_millis(100)).expect("a task");
@@ -66,7 +66,7 @@ async fn latency(others: Vec<TaskSettings>) -> Duration {
         let task = Task::new(settings, |_| async { Ok::<(), String>(()) }).expect("a task");
         schedule = schedule.task(task).expect("one of that name");
     }
-    let stand = node.stand("scheduler");
+    let stand = node.candidate("scheduler");
     let leading = tokio::spawn(async move { schedule.lead(stand).await });
     let operator = Operator::new(Arc::new(store.clone()), "default".parse().expect("a name"), "bench");
     while operator.tasks(None).await.expect("a ledger").len() < wanted {

@@ -15,9 +15,10 @@ use futures_util::StreamExt;
 use hdrhistogram::Histogram;
 use rusqlite::{Connection, params};
 use rustix::fs::inotify;
-use tenure::clock::KernelEntropy;
+use tenure::store::entropy::KernelEntropy;
 use tenure::store::{
-    Epoch, Key, Kind, Name, Outcome, SessionId, Signal, Sqlite, Store, Value, Version, Write,
+    Epoch, Key, Kind, LivenessLocks as _, Name, Outcome, SessionId, Signal, Sqlite, Store, Value, Version,
+    Write,
 };
 use tenure_core::Entropy;
 
@@ -103,15 +104,15 @@ fn raw_writes(path: &Path, rounds: u64) -> Histogram<u64> {
 /// The least that waking another process takes: commit, write to a file that it watches, and let it read the row.
 fn raw_signals(path: &Path, rounds: u64) -> Histogram<u64> {
     let (writer, reader, mut times) = (raw_connection(path), raw_connection(path), histogram());
-    let bell_path = path.with_extension("bell");
-    let bell = File::create(&bell_path).expect("a bell");
-    let ears = inotify::init(inotify::CreateFlags::CLOEXEC).expect("inotify");
-    inotify::add_watch(&ears, &bell_path, inotify::WatchFlags::MODIFY).expect("a watch");
+    let notify_path = path.with_extension("notify");
+    let notifier = File::create(&notify_path).expect("a notifier");
+    let queue = inotify::init(inotify::CreateFlags::CLOEXEC).expect("inotify");
+    inotify::add_watch(&queue, &notify_path, inotify::WatchFlags::MODIFY).expect("a watch");
     let (seen, sees) = mpsc::channel();
     let listener = std::thread::spawn(move || {
         for round in 1..=rounds {
             loop {
-                rustix::io::read(&ears, &mut [0_u8; 4096][..]).expect("a ring");
+                rustix::io::read(&queue, &mut [0_u8; 4096][..]).expect("a notification");
                 let mut select =
                     reader.prepare_cached("SELECT version FROM r WHERE name = 'a'").expect("a query");
                 if select.query_row([], |row| row.get::<_, String>(0)).expect("a row") == round.to_string() {
@@ -124,7 +125,7 @@ fn raw_signals(path: &Path, rounds: u64) -> Histogram<u64> {
     for round in 0..rounds {
         let begun = Instant::now();
         raw_write(&writer, round);
-        bell.write_at(b"!", 0).expect("a ring");
+        notifier.write_at(b"!", 0).expect("a notification");
         let at: Instant = sees.recv().expect("it was seen");
         times.record(u64::try_from((at - begun).as_nanos()).unwrap_or(u64::MAX)).expect("in range");
     }
@@ -132,10 +133,10 @@ fn raw_signals(path: &Path, rounds: u64) -> Histogram<u64> {
     times
 }
 
-fn put(name: &str, expect: Option<Version>, ring: bool) -> Write {
+fn put(name: &str, expect: Option<Version>, notify: bool) -> Write {
     let key = Key::Named(Epoch(1), Kind::Node, Name::new(name).expect("a name"));
     let value = Value { token: None, json: RECORD.into() };
-    Write { key, expect, put: Some((Version(KernelEntropy.nonce()), value)), ring, witnessed: false }
+    Write { key, expect, put: Some((Version(KernelEntropy.nonce()), value)), notify, requires_lock: false }
 }
 
 fn version(write: &Write) -> Option<Version> {
@@ -169,9 +170,7 @@ async fn signals(path: &Path, rounds: u64) -> Histogram<u64> {
         expect = version(&batch[0]);
         let begun = Instant::now();
         let seen = async {
-            while !matches!(watch.next().await, Some(Signal::Changed(entry)) if Some(entry.version) == expect)
-            {
-            }
+            while !matches!(watch.next().await, Some(Signal::Changed(key)) if key == batch[0].key) {}
             record(&mut times, begun);
         };
         let (written, ()) = tokio::join!(writer.write(&space, &batch), seen);
@@ -180,15 +179,19 @@ async fn signals(path: &Path, rounds: u64) -> Histogram<u64> {
     times
 }
 
-/// As another process: attests for a session, says so, and waits to be killed.
+/// As another process: acquires the lock of a session, says so, and waits to be killed.
 fn hold(path: &Path, session: &str) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     let store = Sqlite::open(path).expect("a store");
     let space = Name::new("bench").expect("a name");
-    let witness = runtime
-        .block_on(store.attest(&space, session.parse().expect("an id"), tenure::Takeover::Strict))
+    let lock = runtime
+        .block_on(store.liveness().acquire_lock(
+            &space,
+            session.parse().expect("an id"),
+            tenure::Takeover::Strict,
+        ))
         .expect("an answer");
-    println!("{}", witness.expect("a witness").id);
+    println!("{}", lock.expect("a lock").id);
     let _ = std::io::stdin().lines().next();
 }
 
@@ -206,18 +209,18 @@ async fn deaths(path: &Path, rounds: u64) -> (Histogram<u64>, Histogram<u64>) {
             .spawn()
             .expect("another process");
         let says = BufReader::new(child.stdout.take().expect("its words")).lines().next();
-        let witness = says.expect("a line").expect("a line");
+        let id = says.expect("a line").expect("a line");
         let lock = path.with_extension("db-locks").join(format!("{session}.lock"));
         let waiter = std::thread::spawn(move || {
             let file = File::open(lock).expect("the lock");
             rustix::fs::flock(&file, rustix::fs::FlockOperation::LockShared).expect("the lock");
             Instant::now()
         });
-        store.attend(&space, session, &witness, tenure::Takeover::Strict);
+        store.liveness().watch_lock(&space, session, &id, tenure::Takeover::Strict);
         tokio::time::sleep(std::time::Duration::from_millis(5)).await;
         let begun = Instant::now();
         child.kill().expect("a death");
-        while !matches!(watch.next().await, Some(Signal::Witnessed(_))) {}
+        while !matches!(watch.next().await, Some(Signal::Evidence(_))) {}
         record(&mut ours, begun);
         let granted = waiter.join().expect("the waiter came through") - begun;
         raw.record(u64::try_from(granted.as_nanos()).unwrap_or(u64::MAX)).expect("in range");

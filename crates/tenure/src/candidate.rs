@@ -1,87 +1,97 @@
-//! Standing for a role, and watching one.
+//! Candidates for a role, and observers of one.
 
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
-use futures_util::stream::{self, BoxStream, StreamExt};
-use tenure_core::io::{Standing, State};
+use futures_util::stream::{self, BoxStream, Stream, StreamExt};
+use tenure_core::io::{Candidacy, State};
 use tokio::sync::mpsc;
 
-use crate::driver::{Command, Seat};
+use crate::driver::{Command, RoleSlot};
 use crate::lead::{Lead, Tenure};
 use crate::{Leader, Name};
 
-/// Stands for a role until the last clone, and the last tenure, is dropped.
+/// A candidate for a role, until the last clone, and the last tenure, is dropped.
+///
+/// ```
+/// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+/// # let node = tenure::testing::node("web-1").await;
+/// let candidate = node.candidate("scheduler").await?;
+/// while let Some(tenure) = candidate.elected().await {
+///     println!("elected under token {}", tenure.token());
+///     // Request handlers ask a clone of the candidate whether this node leads now.
+///     assert!(candidate.lead().is_some_and(|lead| lead.check()));
+///     tenure.resign();
+/// #   break;
+/// }
+/// # Ok::<(), tenure::Error>(()) }).unwrap();
+/// ```
 #[derive(Debug, Clone)]
 pub struct Candidate {
-    standee: Arc<Standee>,
+    shared: Arc<CandidateShared>,
 }
 
-/// What a candidacy is made of.
+/// The shared state of a candidate's clones.
 #[derive(Debug)]
-pub(crate) struct Standee {
-    pub(crate) seat: Arc<Seat>,
+pub(crate) struct CandidateShared {
+    pub(crate) slot: Arc<RoleSlot>,
     commands: mpsc::UnboundedSender<Command>,
-    standing: std::sync::Mutex<Standing>,
+    candidacy: std::sync::Mutex<Candidacy>,
     drain: Duration,
     kill_slack: Duration,
 }
 
-impl Drop for Standee {
+impl Drop for CandidateShared {
     fn drop(&mut self) {
-        self.seat.candidates.fetch_sub(1, Ordering::AcqRel);
-        let _ = self.commands.send(Command::Leave { role: self.seat.role.clone() });
+        self.slot.candidates.fetch_sub(1, Ordering::AcqRel);
+        let _ = self.commands.send(Command::Leave { role: self.slot.role.clone() });
     }
 }
 
-impl Standee {
+impl CandidateShared {
     pub(crate) fn new(
-        seat: Arc<Seat>,
+        slot: Arc<RoleSlot>,
         commands: mpsc::UnboundedSender<Command>,
-        standing: Standing,
+        candidacy: Candidacy,
         drain: Duration,
         kill_slack: Duration,
     ) -> Arc<Self> {
-        seat.candidates.fetch_add(1, Ordering::AcqRel);
-        let standee = Self { seat, commands, standing: std::sync::Mutex::new(standing), drain, kill_slack };
-        standee.stand();
-        Arc::new(standee)
+        slot.candidates.fetch_add(1, Ordering::AcqRel);
+        let shared = Self { slot, commands, candidacy: std::sync::Mutex::new(candidacy), drain, kill_slack };
+        shared.announce();
+        Arc::new(shared)
     }
 
-    fn stand(&self) {
-        let standing = self.standing.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clone();
-        let (role, seat) = (self.seat.role.clone(), self.seat.clone());
-        let _ = self.commands.send(Command::Stand { role, standing, seat });
+    fn announce(&self) {
+        let candidacy = self.candidacy.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clone();
+        let (role, slot) = (self.slot.role.clone(), self.slot.clone());
+        let _ = self.commands.send(Command::Campaign { role, candidacy, slot });
     }
 
-    pub(crate) fn change(&self, change: impl FnOnce(&mut Standing)) {
-        change(&mut self.standing.lock().unwrap_or_else(std::sync::PoisonError::into_inner));
-        self.stand();
+    pub(crate) fn change(&self, change: impl FnOnce(&mut Candidacy)) {
+        change(&mut self.candidacy.lock().unwrap_or_else(std::sync::PoisonError::into_inner));
+        self.announce();
     }
 }
 
 impl Candidate {
-    pub(crate) fn new(standee: Arc<Standee>) -> Self {
-        Self { standee }
+    pub(crate) fn new(shared: Arc<CandidateShared>) -> Self {
+        Self { shared }
     }
 
     /// Waits to be elected. None once the node has stopped. Cancel-safe: a tenure is never lost by dropping this.
     pub async fn elected(&self) -> Option<Tenure> {
-        let mut news = self.standee.seat.news.subscribe();
+        let mut view = self.shared.slot.view.subscribe();
         loop {
-            let closed = news.borrow_and_update().closed;
-            if let Some(office) = self.standee.seat.take_offer() {
-                let Standee { commands, drain, kill_slack, .. } = &*self.standee;
-                return Some(Tenure::new(
-                    office,
-                    commands.clone(),
-                    *drain,
-                    *kill_slack,
-                    self.standee.clone(),
-                ));
+            let closed = view.borrow_and_update().closed;
+            if let Some(lease) = self.shared.slot.take_offer() {
+                let CandidateShared { commands, drain, kill_slack, .. } = &*self.shared;
+                return Some(Tenure::new(lease, commands.clone(), *drain, *kill_slack, self.shared.clone()));
             }
-            if closed || news.changed().await.is_err() {
+            if closed || view.changed().await.is_err() {
                 return None;
             }
         }
@@ -95,104 +105,124 @@ impl Candidate {
     /// Leadership, if this node has it now: for request handlers beside the work.
     #[must_use]
     pub fn lead(&self) -> Option<Lead> {
-        let office = self.standee.seat.news.borrow().office.clone()?;
-        office.check().then(|| Lead::of(office))
+        let lease = self.shared.slot.view.borrow().lease.clone()?;
+        lease.check().then(|| Lead::of(lease))
     }
 
     /// This node's part in the role.
     #[must_use]
     pub fn state(&self) -> State {
-        self.standee.seat.news.borrow().state
+        self.shared.slot.view.borrow().state
     }
 
-    /// Who leads, as far as this node has seen.
+    /// The leader, as far as this node has seen.
     #[must_use]
     pub fn leader(&self) -> Option<Leader> {
-        self.standee.seat.news.borrow().leader.clone()
+        self.shared.slot.view.borrow().leader.clone()
     }
 
     /// The role.
     #[must_use]
     pub fn role(&self) -> &Name {
-        &self.standee.seat.role
+        &self.shared.slot.role
     }
 
-    /// Stands, or only follows. A leader that becomes ineligible gives the role up.
+    /// Makes this candidate claim the role, or only follow. A leader that becomes ineligible gives the role up.
     pub fn set_eligible(&self, eligible: bool) {
-        self.standee.change(|standing| standing.eligible = eligible);
+        self.shared.change(|candidacy| candidacy.eligible = eligible);
     }
 
     /// Changes the priority: higher claims first.
     pub fn set_priority(&self, priority: i32) {
-        self.standee.change(|standing| standing.priority = priority);
+        self.shared.change(|candidacy| candidacy.priority = priority);
     }
 
     /// Gives the role up, if this node leads it; its work is told to stop first. It stays a candidate, the last in line.
     pub fn resign(&self) {
         if let Some(lead) = self.lead() {
             let (role, token, reason) = (self.role().clone(), lead.token(), crate::Reason::Resigned);
-            let _ = self.standee.commands.send(Command::Release { role, token, reason });
+            let _ = self.shared.commands.send(Command::Release { role, token, reason });
         }
     }
 }
 
-/// Watches a role without standing for it.
+/// Watches a role without being a candidate for it.
 #[derive(Debug, Clone)]
 pub struct Observer {
-    watcher: Arc<Watcher>,
+    observation: Arc<Observation>,
+}
+
+/// The leader of a role now and whenever it changes: see [`Observer::leaders`].
+#[must_use = "a stream does nothing unless it is polled"]
+pub struct LeaderStream {
+    leaders: BoxStream<'static, Option<Leader>>,
+}
+
+impl std::fmt::Debug for LeaderStream {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("LeaderStream").finish_non_exhaustive()
+    }
+}
+
+impl Stream for LeaderStream {
+    type Item = Option<Leader>;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        self.leaders.poll_next_unpin(context)
+    }
 }
 
 #[derive(Debug)]
-pub(crate) struct Watcher {
-    seat: Arc<Seat>,
+pub(crate) struct Observation {
+    slot: Arc<RoleSlot>,
     commands: mpsc::UnboundedSender<Command>,
 }
 
-impl Drop for Watcher {
+impl Drop for Observation {
     fn drop(&mut self) {
-        self.seat.observers.fetch_sub(1, Ordering::AcqRel);
-        let _ = self.commands.send(Command::Leave { role: self.seat.role.clone() });
+        self.slot.observers.fetch_sub(1, Ordering::AcqRel);
+        let _ = self.commands.send(Command::Leave { role: self.slot.role.clone() });
     }
 }
 
 impl Observer {
-    pub(crate) fn new(seat: Arc<Seat>, commands: mpsc::UnboundedSender<Command>) -> Self {
-        seat.observers.fetch_add(1, Ordering::AcqRel);
-        let _ = commands.send(Command::Observe { role: seat.role.clone(), seat: seat.clone() });
-        Self { watcher: Arc::new(Watcher { seat, commands }) }
+    pub(crate) fn new(slot: Arc<RoleSlot>, commands: mpsc::UnboundedSender<Command>) -> Self {
+        slot.observers.fetch_add(1, Ordering::AcqRel);
+        let _ = commands.send(Command::Observe { role: slot.role.clone(), slot: slot.clone() });
+        Self { observation: Arc::new(Observation { slot, commands }) }
     }
 
-    /// Who leads, as far as this node has seen. A follower's word: only the leader itself can be sure.
+    /// The leader, as far as this node has seen. Only the leader itself can be sure.
     #[must_use]
     pub fn leader(&self) -> Option<Leader> {
-        self.watcher.seat.news.borrow().leader.clone()
+        self.observation.slot.view.borrow().leader.clone()
     }
 
-    /// Who leads, now and whenever it changes. May skip what was passed over quickly; always ends with the latest.
-    #[must_use]
-    pub fn leaders(&self) -> BoxStream<'static, Option<Leader>> {
-        let news = self.watcher.seat.news.subscribe();
-        stream::unfold((news, true, None), |(mut news, first, last)| async move {
+    /// The leader now and whenever it changes. Quick changes may be skipped; the latest is always delivered.
+    pub fn leaders(&self) -> LeaderStream {
+        let view = self.observation.slot.view.subscribe();
+        let leaders = stream::unfold((view, true, None), |(mut view, first, last)| async move {
             let mut first = first;
             loop {
                 if !std::mem::take(&mut first) {
-                    news.changed().await.ok()?;
+                    view.changed().await.ok()?;
                 } else {
-                    let leader = news.borrow_and_update().leader.clone();
-                    return Some((leader.clone(), (news, false, Some(leader))));
+                    let leader = view.borrow_and_update().leader.clone();
+                    return Some((leader.clone(), (view, false, Some(leader))));
                 }
-                let leader = news.borrow_and_update().leader.clone();
+                let leader = view.borrow_and_update().leader.clone();
                 if last.as_ref() != Some(&leader) {
-                    return Some((leader.clone(), (news, false, Some(leader))));
+                    return Some((leader.clone(), (view, false, Some(leader))));
                 }
             }
         })
-        .boxed()
+        .boxed();
+        LeaderStream { leaders }
     }
 
     /// The role.
     #[must_use]
     pub fn role(&self) -> &Name {
-        &self.watcher.seat.role
+        &self.observation.slot.role
     }
 }

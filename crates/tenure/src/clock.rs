@@ -4,13 +4,16 @@
 //! `std::time::Instant` stops while a Linux machine is suspended, and a time daemon may slew it by 8 %. A lease
 //! counted on it would outlive the real one. [`LeaseClock`] goes on during suspend and is never slewed.
 
+#[cfg(target_os = "linux")]
+mod suspend;
+
 use std::fmt;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
 use futures_util::future::BoxFuture;
-use tenure_core::{Entropy, Time, Wall};
+use tenure_core::{Time, Timestamp};
 use tokio::sync::watch;
 
 /// Tells the time. Two instants of one clock may be compared; those of two clocks never.
@@ -19,7 +22,7 @@ pub trait Clock: Send + Sync + fmt::Debug {
     fn now(&self) -> Time;
 
     /// The wall clock now.
-    fn wall(&self) -> Wall;
+    fn wall(&self) -> Timestamp;
 
     /// True once after the clock could not be trusted: every session must end.
     fn fault(&self) -> bool {
@@ -37,11 +40,23 @@ pub trait Clock: Send + Sync + fmt::Debug {
             }
         })
     }
+
+    /// A timer that also counts the time that the machine is suspended, for the election loop to own. Timers of the
+    /// runtime stand still meanwhile, so that a deadline that passed in suspend would be noticed late.
+    fn alarm(&self) -> Option<Box<dyn SuspendTimer>> {
+        None
+    }
+}
+
+/// A timer that counts suspends. See [`Clock::alarm`].
+pub trait SuspendTimer: Send + fmt::Debug {
+    /// Waits that long; what it was set to before no longer counts.
+    fn fire_after(&mut self, span: Duration) -> BoxFuture<'_, ()>;
 }
 
 /// The clock of a real node.
 ///
-/// On Linux it is `MONOTONIC_RAW + (BOOTTIME − MONOTONIC)`: the raw counter, which nobody slews, and the time spent
+/// On Linux it is `MONOTONIC_RAW + (BOOTTIME − MONOTONIC)`: the raw counter, which is never slewed, and the time spent
 /// in suspend. A pause of the whole virtual machine is invisible to it, as to every clock in that machine.
 #[derive(Debug, Default)]
 pub struct LeaseClock {
@@ -67,12 +82,20 @@ impl Clock for LeaseClock {
         self.watermark.raise(lease_nanos)
     }
 
-    fn wall(&self) -> Wall {
-        wall()
+    fn wall(&self) -> Timestamp {
+        wall_now()
     }
 
     fn fault(&self) -> bool {
         self.watermark.faulty.swap(false, Ordering::Relaxed)
+    }
+
+    #[cfg(target_os = "linux")]
+    fn alarm(&self) -> Option<Box<dyn SuspendTimer>> {
+        let timer = suspend::BootTimer::new().inspect_err(
+            |error| tracing::warn!(%error, "cannot make a timer that counts suspends: a leader notices late that it slept"),
+        );
+        timer.ok().map(|timer| Box::new(timer) as Box<dyn SuspendTimer>)
     }
 }
 
@@ -101,9 +124,10 @@ pub fn lease_nanos() -> u64 {
     u64::try_from(origin.elapsed().as_nanos()).unwrap_or(u64::MAX)
 }
 
-fn wall() -> Wall {
+/// The wall clock of this host now.
+pub(crate) fn wall_now() -> Timestamp {
     let since_1970 = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    Wall(u64::try_from(since_1970.as_micros()).unwrap_or(u64::MAX))
+    Timestamp(u64::try_from(since_1970.as_micros()).unwrap_or(u64::MAX)).min(Timestamp::MAX)
 }
 
 /// Backward steps up to this are noise of reading three clocks.
@@ -132,7 +156,7 @@ impl Watermark {
         Time(now.max(before))
     }
 
-    /// After a fault the clock goes on from the mark, so that it stands still for nobody.
+    /// After a fault the clock goes on from the mark, so that it never stands still.
     #[cold]
     fn repair(&self, read: impl Fn() -> u64) -> u64 {
         let _one_at_a_time = self.repair.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
@@ -175,12 +199,12 @@ impl ManualClock {
     }
 
     /// Sets the wall clock, as people do.
-    pub fn set_wall(&self, wall: Wall) {
+    pub fn set_wall(&self, wall: Timestamp) {
         self.micros.store(wall.0, Ordering::SeqCst);
     }
 
     /// Makes the next [`Clock::fault`] say yes.
-    pub fn break_down(&self) {
+    pub fn inject_fault(&self) {
         self.faulty.store(true, Ordering::SeqCst);
     }
 }
@@ -198,32 +222,13 @@ impl Clock for ManualClock {
         })
     }
 
-    fn wall(&self) -> Wall {
-        Wall(self.micros.load(Ordering::SeqCst))
+    fn wall(&self) -> Timestamp {
+        Timestamp(self.micros.load(Ordering::SeqCst))
     }
 
     fn fault(&self) -> bool {
         self.faulty.swap(false, Ordering::SeqCst)
     }
-}
-
-/// Nonces from the kernel.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct KernelEntropy;
-
-impl Entropy for KernelEntropy {
-    /// # Panics
-    /// If the kernel has no randomness, without which nothing here is safe.
-    fn nonce(&mut self) -> u128 {
-        nonce()
-    }
-}
-
-/// A nonce from the kernel.
-pub(crate) fn nonce() -> u128 {
-    let mut bytes = [0; 16];
-    getrandom::fill(&mut bytes).expect("the kernel gives random bytes");
-    u128::from_ne_bytes(bytes)
 }
 
 #[cfg(test)]
@@ -279,13 +284,8 @@ mod tests {
         assert_eq!((clock.now(), clock.wall()), (time, wall));
         clock.advance(Duration::from_secs(2));
         assert_eq!(clock.now(), time.after(Duration::from_secs(2)));
-        assert_eq!(clock.wall(), Wall(wall.0 + 2_000_000));
-        clock.break_down();
+        assert_eq!(clock.wall(), Timestamp(wall.0 + 2_000_000));
+        clock.inject_fault();
         assert!(clock.fault() && !clock.fault());
-    }
-
-    #[test]
-    fn nonces_differ() {
-        assert_ne!(KernelEntropy.nonce(), KernelEntropy.nonce());
     }
 }

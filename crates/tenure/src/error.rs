@@ -1,11 +1,11 @@
-//! What can go wrong before an election, each with what to do about it.
+//! The errors of this crate.
 
 use tenure_core::{BadName, BadTiming};
 
 use crate::Name;
 use crate::store::StoreError;
 
-/// Why something could not be done.
+/// An error of this crate.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -21,20 +21,23 @@ pub enum Error {
     /// The election loop needs a thread and did not get one.
     #[error("the election loop could not be started: {0}")]
     Thread(std::io::Error),
-    /// Nobody ever stood for that role here.
+    /// Signals cannot be listened to.
+    #[error("cannot listen to signals: {0}")]
+    Signals(std::io::Error),
+    /// The namespace has no such role.
     #[error("there is no role {role} in namespace {namespace}; `tenure status` lists those there are")]
     NoSuchRole {
         /// The role.
         role: Name,
-        /// Where it was looked for.
+        /// The namespace.
         namespace: Name,
     },
-    /// No ledger of that task is here.
+    /// The namespace has no such task.
     #[error("there is no task {task} in namespace {namespace}; `tenure task list` lists those there are")]
     NoSuchTask {
         /// The task.
         task: Name,
-        /// Where it was looked for.
+        /// The namespace.
         namespace: Name,
     },
     /// A role without a leader cannot be handed over.
@@ -45,8 +48,16 @@ pub enum Error {
     Paused {
         /// The role.
         role: Name,
-        /// Who paused it.
+        /// The operator that paused it.
         by: String,
+    },
+    /// A role that is in use cannot be forgotten.
+    #[error("cannot forget {role}: {node} leads it or stands for it; stop that candidate first")]
+    InUse {
+        /// The role.
+        role: Name,
+        /// Its leader or a candidate.
+        node: Name,
     },
     /// The target of a transfer cannot lead.
     #[error("{node} cannot take {role}: {why}")]
@@ -55,7 +66,7 @@ pub enum Error {
         role: Name,
         /// The node.
         node: Name,
-        /// Why not.
+        /// The reason.
         why: String,
     },
     /// The leader did not give the role up in time; the request was withdrawn.
@@ -63,9 +74,9 @@ pub enum Error {
     NotHandedOver {
         /// The role.
         role: Name,
-        /// Who leads.
+        /// The leader.
         leader: Name,
-        /// How long.
+        /// How long the operator waited.
         waited: std::time::Duration,
     },
     /// The leader agreed, and its work is still winding down.
@@ -75,32 +86,32 @@ pub enum Error {
     WindingDown {
         /// The role.
         role: Name,
-        /// Who leads.
+        /// The leader.
         leader: Name,
-        /// How long it was waited for.
+        /// How long the operator waited.
         waited: std::time::Duration,
     },
-    /// The leader gave the role up, and nobody took it.
+    /// The leader gave the role up, and no node took it.
     #[error(
         "{role} was given up, and nobody has taken it within {waited:?}; `tenure status` shows who stands for it"
     )]
     NobodyTook {
         /// The role.
         role: Name,
-        /// How long it was waited for.
+        /// How long the operator waited.
         waited: std::time::Duration,
     },
-    /// Somebody else than the target leads now.
+    /// Another node than the target leads now.
     #[error("{leader} leads {role} now, not {wanted}")]
     OutrunBy {
         /// The role.
         role: Name,
-        /// Who leads.
+        /// The leader.
         leader: Name,
-        /// Who was to lead.
+        /// The target.
         wanted: Name,
     },
-    /// Others changed the same register again and again.
+    /// Other writers kept changing the same register.
     #[error("{0} is being changed by others at the same time; try again")]
     Contended(String),
 }

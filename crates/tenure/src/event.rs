@@ -1,8 +1,8 @@
-//! What happens, for people, for metrics and for listeners: one kind of event each, with all its fields.
+//! The events of a node, for listeners, logs and metrics.
 
 use serde::Serialize;
-use tenure_core::Wall;
-pub use tenure_core::io::{Cause, State};
+use tenure_core::Timestamp;
+pub use tenure_core::io::{ElectionFailure, State};
 pub use tenure_core::record::Reason;
 
 use crate::{Name, SessionId, Token};
@@ -12,115 +12,115 @@ use crate::{Name, SessionId, Token};
 pub struct Event {
     /// Rises by one with each event of this node's process.
     pub sequence: u64,
-    /// When, by this node's wall clock.
-    pub at: Wall,
-    /// When, by this node's lease clock, in nanoseconds: only to be compared with other events of this node.
+    /// The time by this node's wall clock.
+    pub at: Timestamp,
+    /// The time by this node's lease clock, in nanoseconds: only to be compared with other events of this node.
     pub lease_nanos: u64,
-    /// On which node.
+    /// The node.
     pub node: Name,
-    /// What.
+    /// The kind of event, with its fields.
     #[serde(flatten)]
-    pub what: What,
+    pub kind: EventKind,
 }
 
-/// What happened.
+/// The kind of an event, with its fields.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(tag = "event", rename_all = "kebab-case")]
 #[non_exhaustive]
-pub enum What {
+pub enum EventKind {
     /// This node's part in a role has changed.
     StateChanged {
-        /// Which role.
+        /// The role.
         role: Name,
-        /// What it was.
-        #[serde(serialize_with = "spell")]
+        /// The former state.
+        #[serde(serialize_with = "serialize_kebab")]
         from: State,
-        /// What it is.
-        #[serde(serialize_with = "spell")]
+        /// The new state.
+        #[serde(serialize_with = "serialize_kebab")]
         to: State,
     },
     /// This node leads the role.
     Elected {
-        /// Which role.
+        /// The role.
         role: Name,
         /// The token of the tenure.
         token: Token,
-        /// Under which session.
+        /// The session.
         session: SessionId,
     },
     /// A beat failed: what this node leads is not renewed for the moment.
     InDoubt {
-        /// How many roles it leads.
+        /// The number of roles that it leads.
         roles: usize,
     },
     /// A beat succeeded again.
     Certain {
-        /// How many roles it leads.
+        /// The number of roles that it leads.
         roles: usize,
     },
-    /// The work of a role was told to stop.
+    /// The work of a role has to stop.
     Draining {
-        /// Which role.
+        /// The role.
         role: Name,
         /// The token of the tenure.
         token: Token,
-        /// Why.
+        /// The reason.
         reason: Reason,
         /// Whether the lease runs out.
         forced: bool,
     },
     /// A tenure of this node is over.
     Lost {
-        /// Which role.
+        /// The role.
         role: Name,
         /// The token of the tenure.
         token: Token,
-        /// Why.
+        /// The reason.
         reason: Reason,
     },
     /// The work of a tenure had not stopped when it had to: it works without cover.
     Stuck {
-        /// Which role.
+        /// The role.
         role: Name,
         /// The token of the tenure.
         token: Token,
     },
     /// A claim of this node did not succeed.
     ElectionFailed {
-        /// Which role.
+        /// The role.
         role: Name,
-        /// Why.
-        #[serde(serialize_with = "spell")]
-        cause: Cause,
+        /// The reason.
+        #[serde(serialize_with = "serialize_kebab")]
+        cause: ElectionFailure,
     },
     /// A role has another leader, or none, as far as this node has seen.
     LeaderChanged {
-        /// Which role.
+        /// The role.
         role: Name,
-        /// Who led.
+        /// The former leader.
         former: Option<Name>,
-        /// Who leads.
+        /// The leader.
         leader: Option<Name>,
         /// The token in the register.
         token: Token,
     },
     /// The session of a leader is over.
     LeaderDown {
-        /// Which role.
+        /// The role.
         role: Name,
-        /// Who led.
+        /// The former leader.
         former: Name,
     },
-    /// This node has looked at a role once more. Only on request: it comes with every beat, for every role.
+    /// This node has polled a role. Only on request: it comes with every beat, for every role.
     ElectionCheck {
-        /// Which role.
+        /// The role.
         role: Name,
-        /// Who leads.
+        /// The leader.
         leader: Option<Name>,
     },
     /// An operator paused or resumed a role.
     Paused {
-        /// Which role.
+        /// The role.
         role: Name,
         /// Whether it is paused now.
         paused: bool,
@@ -132,7 +132,7 @@ pub enum What {
     },
     /// On disconnect was asked for, but the store cannot tell of dropped connections: this session is a strict one, and
     /// only its lease counts. `tenure doctor` says why.
-    NoWitness {
+    NoLivenessLock {
         /// Its id.
         session: SessionId,
     },
@@ -140,7 +140,7 @@ pub enum What {
     SessionOver {
         /// Its id.
         session: SessionId,
-        /// Why.
+        /// The reason.
         reason: Reason,
     },
     /// A live process has this node's name; this one waits and leads nothing.
@@ -153,35 +153,46 @@ pub enum What {
         /// For how long, in milliseconds.
         millis: u64,
     },
+    /// The store can lose what it acknowledges, which it could not when this node started: a replica follows it now, say. The
+    /// node takes it for class C from now on.
+    StoreWeakened {
+        /// The reason, and what to do about it.
+        why: String,
+    },
     /// A register holds what this version cannot read; it is left alone.
     Unreadable {
-        /// Which.
+        /// The register.
         register: String,
+    },
+    /// The other nodes speak a newer protocol than this version: this node stays out until it is upgraded.
+    NewerProtocol {
+        /// Theirs.
+        protocol: u32,
     },
     /// The store answered an operation with an error.
     StoreFailed {
-        /// What it said.
+        /// The error.
         error: String,
     },
     /// The election loop failed and was started anew; what was led is lost.
     LoopFailed {
-        /// What it said.
+        /// The error.
         error: String,
     },
     /// The work of a tenure failed. The tenure was lost first.
     WorkFailed {
-        /// Which role.
+        /// The role.
         role: Name,
         /// The token of the tenure that was.
         token: Token,
-        /// Which worker.
+        /// The worker.
         worker: String,
-        /// What happened to it.
+        /// How it failed.
         why: String,
     },
     /// The work of a tenure has stopped because it was told to.
     WorkStopped {
-        /// Which role.
+        /// The role.
         role: Name,
         /// The token of the tenure.
         token: Token,
@@ -190,54 +201,54 @@ pub enum What {
     },
     /// A scheduled run began: its tick is in the ledger.
     TaskStarted {
-        /// Which task.
+        /// The task.
         task: Name,
         /// The tick that it is for.
-        tick: Wall,
-        /// Under which token.
+        tick: Timestamp,
+        /// The token of the tenure.
         token: Token,
         /// How late it is, in milliseconds.
         late_ms: u64,
     },
     /// A scheduled run ended.
     TaskEnded {
-        /// Which task.
+        /// The task.
         task: Name,
         /// The tick that it was for.
-        tick: Wall,
-        /// Under which token.
+        tick: Timestamp,
+        /// The token of the tenure.
         token: Token,
-        /// How.
+        /// Its final state.
         state: crate::ledger::RunState,
         /// How long it took, in milliseconds.
         took_ms: u64,
-        /// What it said, if it did not succeed.
+        /// The error, if it did not succeed.
         why: String,
     },
     /// Ticks were passed over: missed or skipped.
     TaskPassed {
-        /// Which task.
+        /// The task.
         task: Name,
         /// The first of them.
-        from: Wall,
+        from: Timestamp,
         /// The last of them.
-        to: Wall,
-        /// How many.
+        to: Timestamp,
+        /// The number of them.
         count: u64,
         /// Missed or skipped.
         state: crate::ledger::RunState,
-        /// Why.
+        /// The reason.
         why: String,
     },
     /// This listener was too slow for so many events.
     Missed {
-        /// How many.
+        /// The number of them.
         events: u64,
     },
 }
 
-/// As people spell it: `in-doubt` for `InDoubt`.
-fn spell<S: serde::Serializer, T: std::fmt::Debug>(value: &T, to: S) -> Result<S::Ok, S::Error> {
+/// In kebab case: `in-doubt` for `InDoubt`.
+fn serialize_kebab<S: serde::Serializer, T: std::fmt::Debug>(value: &T, to: S) -> Result<S::Ok, S::Error> {
     to.serialize_str(&kebab(value))
 }
 
@@ -252,7 +263,7 @@ pub(crate) fn kebab(value: &impl std::fmt::Debug) -> String {
     text
 }
 
-impl What {
+impl EventKind {
     /// The role that it is about, if it is about one.
     #[must_use]
     pub fn role(&self) -> Option<&Name> {

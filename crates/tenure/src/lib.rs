@@ -9,12 +9,17 @@
 //! ```
 //! # let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
 //! # runtime.block_on(async {
-//! let node = tenure::Node::connect("memory:singleton").name("web-1").start().await?;
+//! let node = tenure::Node::builder("memory:singleton").name("web-1").start().await?;
+//!
+//! // SIGTERM and Ctrl-C stop the node: the next leader starts at once, and not when a lease has run out.
+//! node.stop_on_signal()?;
 //!
 //! // The whole of it: campaign, work while leading, give up cleanly, campaign again, until the node is stopped.
-//! let worker = node.lead("scheduler", |lead| async move {
+//! let mut ticks = 0; // What the closure uses it borrows: it is called again for each tenure.
+//! let worker = node.lead("scheduler", async |lead| {
 //!     while lead.check() {
-//!         println!("tick, under token {}", lead.token());
+//!         ticks += 1;
+//!         println!("tick {ticks}, under token {}", lead.token());
 //!         tokio::time::sleep(std::time::Duration::from_millis(10)).await;
 //!     }
 //! });
@@ -23,6 +28,10 @@
 //! # Ok::<(), tenure::Error>(()) }).unwrap();
 //! ```
 //!
+//! Work that returns an `Err` is logged, published ([`event::EventKind::WorkFailed`]) and recorded in the history (`work-failed`);
+//! the node does not claim the role for its cool-down, so that another node gets a turn. To wind down when the node is stopped, wait for
+//! [`Lead::draining`] beside the work; otherwise its future is dropped.
+//!
 //! # Step by step, with a fenced write
 //!
 //! A process can be frozen between asking [`Lead::check`] and writing. What protects the resource then is the token:
@@ -30,7 +39,7 @@
 //!
 //! ```
 //! use std::sync::Mutex;
-//! use tenure::{Held, Token};
+//! use tenure::{Token, WorkOutcome};
 //!
 //! /// A resource that refuses the writes of former leaders.
 //! struct Ledger { highest: Mutex<Token>, lines: Mutex<Vec<String>> }
@@ -50,14 +59,14 @@
 //! # let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
 //! # runtime.block_on(async {
 //! let ledger = Ledger { highest: Mutex::default(), lines: Mutex::default() };
-//! let node = tenure::Node::connect("memory:ledger").name("web-1").start().await?;
+//! let node = tenure::Node::builder("memory:ledger").name("web-1").start().await?;
 //! let candidate = node.candidate("bookkeeper").await?;
 //!
 //! let tenure = candidate.elected().await.expect("the node was not stopped");
 //! let first = tenure.token();
 //! match tenure.hold(|lead| async move { lead.token() }).await {
-//!     Held::Returned(token) => ledger.append(token, "one").unwrap(),
-//!     Held::Lost(reason) => println!("standing again: {reason}"), // losing is not an error
+//!     WorkOutcome::Completed(token) => ledger.append(token, "one").unwrap(),
+//!     WorkOutcome::Lost(reason) => println!("lost: {reason}"), // losing is not an error; campaign again
 //! }
 //!
 //! let next = candidate.elected().await.expect("the node was not stopped");
@@ -76,10 +85,10 @@
 //! # runtime.block_on(async {
 //! use futures_util::StreamExt;
 //!
-//! let leader = tenure::Node::connect("memory:who").name("web-1").address("10.0.0.1:80").start().await?;
+//! let leader = tenure::Node::builder("memory:who").name("web-1").address("10.0.0.1:80").start().await?;
 //! let _standing = leader.candidate("scheduler").await?;
 //!
-//! let watcher = tenure::Node::connect("memory:who").name("web-2").start().await?;
+//! let watcher = tenure::Node::builder("memory:who").name("web-2").start().await?;
 //! let observer = watcher.observer("scheduler").await?;
 //! let mut leaders = observer.leaders();
 //! let seen = loop {
@@ -97,11 +106,11 @@
 //! ```
 //! # let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
 //! # runtime.block_on(async {
-//! let node = tenure::Node::connect("memory:shards").name("web-1").label("zone", "a").start().await?;
+//! let node = tenure::Node::builder("memory:shards").name("web-1").label("zone", "a").start().await?;
 //! let mut shards = Vec::new();
 //! for shard in 0..100 {
-//!     let candidacy = node.stand(&format!("shard-{shard}")).priority(1).require_label("zone", "a");
-//!     shards.push(candidacy.start().await?);
+//!     let candidate = node.candidate(&format!("shard-{shard}")).priority(1).require_label("zone", "a");
+//!     shards.push(candidate.await?);
 //! }
 //! for shard in &shards {
 //!     let tenure = shard.elected().await.expect("the node was not stopped");
@@ -114,7 +123,7 @@
 //! # A store of your own
 //!
 //! Whatever keeps the clauses of [`store::Store`] can carry elections: the module `conformance` has a test for each
-//! of them. Pass it to [`Node::with_store`].
+//! of them. Pass it to [`Node::builder_with_store`].
 //!
 //! # What it promises
 //!
@@ -124,54 +133,59 @@
 
 pub mod candidate;
 pub mod clock;
-#[cfg(any(test, feature = "conformance"))]
-pub mod conformance;
 mod driver;
 mod error;
 pub mod event;
+mod event_log;
+#[cfg(feature = "mutants")]
+pub mod fault_injection;
+#[cfg(not(feature = "mutants"))]
+#[allow(unreachable_pub, reason = "it can be reached where mistakes can be made")]
+mod fault_injection;
 pub mod fence;
 pub mod history;
 mod lead;
+mod lease_state;
 pub mod ledger;
 mod node;
-mod office;
 pub mod operator;
 mod publisher;
 #[cfg(feature = "schedule")]
 pub mod schedule;
 pub mod schema;
-#[cfg(feature = "mutants")]
-pub mod slip;
-#[cfg(not(feature = "mutants"))]
-#[allow(unreachable_pub, reason = "it can be reached where mistakes can be made")]
-mod slip;
 pub mod store;
 pub mod testing;
 pub mod work;
 
-pub use candidate::{Candidate, Observer};
+#[cfg(feature = "conformance")]
+pub use tenure_store::conformance;
+pub use tenure_store::trust;
+
+pub use candidate::{Candidate, LeaderStream, Observer};
 pub use error::Error;
 pub use event::{Event, Reason, State};
 pub use fence::FenceError;
-pub use lead::{Held, Lead, Tenure};
-pub use node::{CandidateBuilder, Node, NodeBuilder, default_name};
+pub use lead::{DeadlineWatch, Lead, StopRequest, Tenure, WorkOutcome, WorkResult};
+pub use node::{CandidateBuilder, Node, NodeBuilder, default_node_name};
 pub use operator::Operator;
-pub use publisher::Registration;
+pub use publisher::{EventStream, ListenerGuard};
 pub use store::{SharedStore, Store};
 pub use tenure_core::engine::Class;
-pub use tenure_core::timing::Settings;
-pub use tenure_core::{BadName, BadTiming, Bounds, Name, SessionId, Takeover, Time, Timing, Token, Wall};
+pub use tenure_core::timing::TimingSettings;
+pub use tenure_core::{
+    BadName, BadTiming, Bounds, Name, SessionId, Takeover, Time, Timestamp, Timing, Token,
+};
 
 /// The namespace when none is given.
 pub const DEFAULT_NAMESPACE: &str = "default";
 
-/// Who leads a role.
+/// The leader of a role.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 pub struct Leader {
     /// Its name.
     pub node: Name,
     /// The token of its tenure.
     pub token: Token,
-    /// Where to reach it, if it said so.
+    /// Its address, if it has given one.
     pub address: Option<String>,
 }

@@ -1,35 +1,39 @@
-//! The publisher: the only place that tells anyone anything.
+//! The publisher: the only place from which events leave.
 //!
 //! Events leave the election loop through it, numbered and in order. Each listener has a thread and a bounded queue of
 //! its own, so that one that is slow, stuck or panicking harms neither the loop nor the others; it is told how many
 //! events it missed.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::task::{Context, Poll};
 
-use futures_util::stream::{self, BoxStream, StreamExt};
+use futures_util::Stream;
 use tokio::sync::mpsc;
 
 use crate::Name;
 use crate::clock::Clock;
-use crate::event::{Event, What};
+use crate::event::{Event, EventKind};
+use crate::event_log::EventLog;
 
-/// So many events wait for a listener; further ones are missed.
+/// The number of events that wait for a listener; further ones are missed.
 const QUEUE: usize = 4096;
 
-/// Tells listeners what happens.
+/// Sends events to listeners and to the log.
 #[derive(Clone)]
 pub(crate) struct Publisher {
-    shared: Arc<Shared>,
+    shared: Arc<PublisherShared>,
 }
 
-struct Shared {
+struct PublisherShared {
     node: Name,
     clock: Arc<dyn Clock>,
     sequence: AtomicU64,
     listeners: Mutex<Listeners>,
+    log: EventLog,
 }
 
 #[derive(Default)]
@@ -41,36 +45,52 @@ struct Listeners {
 struct Listener {
     id: u64,
     missed: u64,
-    queue: Queue,
+    queue: ListenerQueue,
 }
 
-enum Queue {
+enum ListenerQueue {
     Thread(SyncSender<Event>),
     Stream(mpsc::Sender<Event>),
 }
 
 /// Keeps a listener; dropping it removes the listener.
-#[must_use = "dropping the registration removes the listener; keep it, or call `forever()`"]
+#[must_use = "dropping the registration removes the listener; keep it, or call `detach()`"]
 #[derive(Debug)]
-pub struct Registration {
+pub struct ListenerGuard {
     id: u64,
-    shared: Weak<Shared>,
+    shared: Weak<PublisherShared>,
 }
 
-impl std::fmt::Debug for Shared {
+/// The events of a node from the moment it was made. Ends with the node.
+#[must_use = "a stream does nothing unless it is polled"]
+#[derive(Debug)]
+pub struct EventStream {
+    events: mpsc::Receiver<Event>,
+    _listener: ListenerGuard,
+}
+
+impl Stream for EventStream {
+    type Item = Event;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Event>> {
+        self.events.poll_recv(context)
+    }
+}
+
+impl std::fmt::Debug for PublisherShared {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Publisher").field("node", &self.node).finish_non_exhaustive()
     }
 }
 
-impl Registration {
+impl ListenerGuard {
     /// Lets the listener live as long as the node.
-    pub fn forever(mut self) {
+    pub fn detach(mut self) {
         self.shared = Weak::new();
     }
 }
 
-impl Drop for Registration {
+impl Drop for ListenerGuard {
     fn drop(&mut self) {
         if let Some(shared) = self.shared.upgrade() {
             shared.lock().open.retain(|listener| listener.id != self.id);
@@ -78,7 +98,7 @@ impl Drop for Registration {
     }
 }
 
-impl Shared {
+impl PublisherShared {
     fn lock(&self) -> std::sync::MutexGuard<'_, Listeners> {
         self.listeners.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -87,30 +107,43 @@ impl Shared {
 impl Publisher {
     pub(crate) fn new(node: Name, clock: Arc<dyn Clock>) -> Self {
         let listeners = Mutex::default();
-        Self { shared: Arc::new(Shared { node, clock, sequence: AtomicU64::new(0), listeners }) }
+        let shared =
+            PublisherShared { node, clock, sequence: AtomicU64::new(0), listeners, log: EventLog::default() };
+        Self { shared: Arc::new(shared) }
     }
 
-    /// Tells everybody, without ever waiting for anybody.
-    pub(crate) fn tell(&self, what: What) {
+    /// Sends an event to every listener and to the log, without waiting for any of them.
+    pub(crate) fn publish(&self, kind: EventKind) {
+        self.publish_to_all(kind, true);
+    }
+
+    /// Sends an event to every listener, but not to the log, which has more detail already.
+    pub(crate) fn publish_unlogged(&self, kind: EventKind) {
+        self.publish_to_all(kind, false);
+    }
+
+    fn publish_to_all(&self, kind: EventKind, logged: bool) {
         let mut listeners = self.shared.lock();
         let event = Event {
             sequence: self.shared.sequence.fetch_add(1, Ordering::Relaxed),
             at: self.shared.clock.wall(),
             lease_nanos: self.shared.clock.now().0,
             node: self.shared.node.clone(),
-            what,
+            kind,
         };
-        log(&event);
+        if logged {
+            self.shared.log.write(&event);
+        }
         listeners.open.retain_mut(|listener| listener.offer(&event));
     }
 
-    /// Calls `heard` for each event, on a thread of its own.
-    pub(crate) fn listen(&self, mut heard: impl FnMut(&Event) + Send + 'static) -> Registration {
+    /// Calls `callback` for each event, on a thread of its own.
+    pub(crate) fn listen(&self, mut callback: impl FnMut(&Event) + Send + 'static) -> ListenerGuard {
         let (sender, events) = sync_channel::<Event>(QUEUE);
         let thread = std::thread::Builder::new().name("tenure-listener".to_owned());
         let spawned = thread.spawn(move || {
             for event in events {
-                if catch_unwind(AssertUnwindSafe(|| heard(&event))).is_err() {
+                if catch_unwind(AssertUnwindSafe(|| callback(&event))).is_err() {
                     tracing::error!(?event, "an event listener panicked; it goes on with the next event");
                 }
             }
@@ -118,39 +151,40 @@ impl Publisher {
         if let Err(error) = spawned {
             tracing::error!(%error, "no thread for an event listener: it will hear nothing");
         }
-        self.register(Queue::Thread(sender))
+        self.register(ListenerQueue::Thread(sender))
     }
 
     /// The events from now on. Ends with the node.
-    pub(crate) fn events(&self) -> BoxStream<'static, Event> {
+    pub(crate) fn events(&self) -> EventStream {
         let (sender, events) = mpsc::channel(QUEUE);
-        let registration = self.register(Queue::Stream(sender));
-        stream::unfold((events, registration), |(mut events, registration)| async move {
-            let event = events.recv().await?;
-            Some((event, (events, registration)))
-        })
-        .boxed()
+        EventStream { events, _listener: self.register(ListenerQueue::Stream(sender)) }
     }
 
-    fn register(&self, queue: Queue) -> Registration {
+    fn register(&self, queue: ListenerQueue) -> ListenerGuard {
         let mut listeners = self.shared.lock();
         let id = listeners.next;
         listeners.next += 1;
         listeners.open.push(Listener { id, missed: 0, queue });
-        Registration { id, shared: Arc::downgrade(&self.shared) }
+        ListenerGuard { id, shared: Arc::downgrade(&self.shared) }
+    }
+
+    /// Logs what was held back, once nothing more of its kind comes. Called with every turn of the loop.
+    pub(crate) fn flush_bursts(&self) {
+        self.shared.log.flush_bursts(&self.shared.node, false);
     }
 
     /// After this every listener's queue ends.
     pub(crate) fn close(&self) {
+        self.shared.log.flush_bursts(&self.shared.node, true);
         self.shared.lock().open.clear();
     }
 }
 
 impl Listener {
-    /// Puts an event into the queue if there is room; false if nobody is left to hear it.
+    /// Puts an event into the queue if there is room; false if the listener is gone.
     fn offer(&mut self, event: &Event) -> bool {
         if self.missed > 0 {
-            let missed = Event { what: What::Missed { events: self.missed }, ..event.clone() };
+            let missed = Event { kind: EventKind::Missed { events: self.missed }, ..event.clone() };
             match self.queue.put(missed) {
                 Ok(()) => self.missed = 0,
                 Err(gone) => return self.miss(gone),
@@ -168,8 +202,8 @@ impl Listener {
     }
 }
 
-impl Queue {
-    /// Fails with whether nobody is left on the other side.
+impl ListenerQueue {
+    /// The error says whether the listener is gone.
     fn put(&self, event: Event) -> Result<(), bool> {
         match self {
             Self::Thread(queue) => {
@@ -179,65 +213,5 @@ impl Queue {
                 queue.try_send(event).map_err(|error| matches!(error, mpsc::error::TrySendError::Closed(_)))
             }
         }
-    }
-}
-
-/// Structured logs on every node, naming role, token and reason.
-fn log(event: &Event) {
-    let node = &event.node;
-    match &event.what {
-        What::Elected { role, token, session } => tracing::info!(%node, %role, %token, %session, "elected"),
-        What::Draining { role, token, reason, forced } => {
-            tracing::info!(%node, %role, %token, %reason, forced, "draining");
-        }
-        What::Lost { role, token, reason } => tracing::info!(%node, %role, %token, %reason, "lost"),
-        What::LeaderChanged { role, former, leader, token } => {
-            let (former, leader) = (former.as_ref().map(Name::as_str), leader.as_ref().map(Name::as_str));
-            tracing::info!(%node, %role, %token, former, leader, "leader changed");
-        }
-        What::LeaderDown { role, former } => tracing::info!(%node, %role, %former, "leader down"),
-        What::Paused { role, paused } => tracing::info!(%node, %role, paused, "paused"),
-        What::NoWitness { session } => tracing::warn!(
-            %node, %session,
-            "the store cannot tell of dropped connections: this session is strict, only its lease counts; tenure doctor says why"
-        ),
-        What::SessionOpened { session } => tracing::info!(%node, %session, "session opened"),
-        What::SessionOver { session, reason } => tracing::info!(%node, %session, %reason, "session over"),
-        What::InDoubt { roles } => tracing::warn!(%node, roles, "in doubt: a beat failed"),
-        What::Certain { roles } => tracing::info!(%node, roles, "certain again"),
-        What::NameTaken { by } => {
-            tracing::warn!(%node, %by, "another live process has this node's name; waiting until it is gone");
-        }
-        What::Quarantined { millis } => {
-            tracing::warn!(%node, millis, "the store may have forgotten: nothing is claimed for a while");
-        }
-        What::Stuck { role, token } => {
-            tracing::error!(%node, %role, %token, "the work did not stop in time; only the token protects what it does");
-        }
-        What::StoreFailed { error } => tracing::warn!(%node, error, "the store failed"),
-        What::LoopFailed { error } => {
-            tracing::error!(%node, error, "the election loop failed and is started anew")
-        }
-        What::Unreadable { register } => {
-            tracing::warn!(%node, register, "a register cannot be read by this version")
-        }
-        What::WorkFailed { role, token, worker, why } => {
-            tracing::error!(%node, %role, %token, worker, why, "the work failed; this node stands back for a while");
-        }
-        What::WorkStopped { role, token, cancelled } => {
-            tracing::info!(%node, %role, %token, ?cancelled, "the work has stopped");
-        }
-        What::TaskStarted { task, tick, token, late_ms } => {
-            tracing::debug!(%node, %task, tick = tick.0, %token, late_ms, "task started");
-        }
-        What::TaskEnded { task, tick, token, state, took_ms, why } => {
-            tracing::info!(%node, %task, tick = tick.0, %token, %state, took_ms, why, "task ended");
-        }
-        What::TaskPassed { task, count, state, why, .. } => {
-            tracing::info!(%node, %task, count, %state, why, "ticks passed over");
-        }
-        What::ElectionFailed { role, cause } => tracing::debug!(%node, %role, ?cause, "election failed"),
-        What::StateChanged { role, from, to } => tracing::debug!(%node, %role, ?from, ?to, "state changed"),
-        What::ElectionCheck { .. } | What::Missed { .. } => {}
     }
 }

@@ -1,68 +1,53 @@
 //! What has to be set up on a server before a user with few rights can take part: tables, grants, and what people may
-//! look at. Put together without asking any server.
+//! look at. Put together without asking any server: each store of the registry says what it needs.
 
 use crate::Name;
 use crate::fence::Dialect;
+use crate::store::{self, SetupRequest};
 
-/// A kind of store.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
-    /// PostgreSQL.
-    Postgres,
-    /// MySQL and MariaDB.
-    Mysql,
-    /// The embedded store, and files of your own.
-    Sqlite,
-    /// Redis and Valkey.
-    Redis,
-}
+/// The databases that have fences, whether or not this build has a store on them.
+const FENCED: &[(&str, Option<Dialect>)] = &[
+    ("postgres", Some(Dialect::Postgres)),
+    ("mysql", Some(Dialect::Mysql)),
+    ("sqlite", Some(Dialect::Sqlite)),
+    ("redis", None),
+];
 
-/// What is to be printed.
+/// What `tenure schema` is asked for.
 #[derive(Debug, Clone)]
-pub struct Wanted {
-    /// For which kind of store.
-    pub kind: Kind,
-    /// Who is to get the rights.
+pub struct SchemaRequest {
+    /// The kind of store, by its [name](store::Backend::name).
+    pub store: String,
+    /// The login that gets the rights.
     pub user: Name,
-    /// Which cluster is looked at in the examples.
+    /// The namespace that is looked at in the examples.
     pub namespace: Name,
     /// Fences only: for the database that the work writes to, which need not be the store.
     pub fence: bool,
 }
 
-impl Kind {
-    /// The kind that a URL names, by its scheme alone.
-    #[must_use]
-    pub fn of_url(url: &str) -> Option<Self> {
-        match url.split_once(':')?.0 {
-            "postgres" | "postgresql" => Some(Self::Postgres),
-            "mysql" | "mariadb" => Some(Self::Mysql),
-            "sqlite" => Some(Self::Sqlite),
-            "redis" | "rediss" | "valkey" | "valkeys" | "redis+unix" | "redis+sentinel"
-            | "rediss+sentinel" => Some(Self::Redis),
-            _ => None,
-        }
-    }
-
-    fn dialect(self) -> Option<Dialect> {
-        match self {
-            Self::Postgres => Some(Dialect::Postgres),
-            Self::Mysql => Some(Dialect::Mysql),
-            Self::Sqlite => Some(Dialect::Sqlite),
-            Self::Redis => None,
-        }
-    }
+/// The names of the kinds of store that something can be printed for, in this build.
+#[must_use]
+pub fn stores() -> Vec<&'static str> {
+    let set_up = store::BACKENDS.iter().filter(|backend| backend.setup.is_some()).map(|backend| backend.name);
+    let mut names: Vec<_> = set_up.chain(FENCED.iter().map(|(name, _)| *name)).collect();
+    names.sort_unstable();
+    names.dedup();
+    names
 }
 
-impl Wanted {
-    /// The text, ready for `psql`, `mysql`, `sqlite3` or `redis-cli`. None if this build does not know that store.
+impl SchemaRequest {
+    /// The text, ready for `psql`, `mysql`, `sqlite3` or `redis-cli`. None if this build does not know that store, or if
+    /// nothing has to be set up for it.
     #[must_use]
     pub fn text(&self) -> Option<String> {
-        match self.kind.dialect() {
-            Some(dialect) if self.fence => Some(self.sql_fence(dialect)),
-            None if self.fence => Some(self.redis_fence()),
-            _ => self.registers(),
+        if self.fence {
+            let (_, dialect) = FENCED.iter().find(|(name, _)| *name == self.store)?;
+            return Some(dialect.map_or_else(|| self.redis_fence(), |dialect| self.sql_fence(dialect)));
         }
+        let backend = store::BACKENDS.iter().find(|backend| backend.name == self.store)?;
+        let request = SetupRequest { user: &self.user, namespace: &self.namespace };
+        backend.setup.map(|setup| setup(&request))
     }
 
     fn sql_fence(&self, dialect: Dialect) -> String {
@@ -76,66 +61,5 @@ impl Wanted {
              ACL SETUSER {} on >PASSWORD ~tenure_fence:* +eval +evalsha +hmget +hset\n",
             self.user
         )
-    }
-
-    fn registers(&self) -> Option<String> {
-        match self.kind {
-            #[cfg(feature = "postgres")]
-            Kind::Postgres => {
-                let user = format!("\"{}\"", self.user);
-                let grants = crate::store::Postgres::grants().replace("USER", &user);
-                Some(format!("{}\n{grants}", crate::store::Postgres::ddl()))
-            }
-            // Without a database before the names, they are of the one that is in use.
-            #[cfg(feature = "mysql")]
-            Kind::Mysql => {
-                let grants = crate::store::Mysql::grants().replace("`DATABASE`.", "");
-                let grants = grants.replace("'USER'", &format!("'{}'", self.user));
-                Some(format!("{}\n{grants}", crate::store::Mysql::ddl()))
-            }
-            #[cfg(feature = "sqlite")]
-            Kind::Sqlite => Some(format!(
-                "-- The embedded store makes its file by itself, and whoever may write the file takes part. Only to look at:\n\
-                 {}\n",
-                crate::store::Sqlite::ddl()
-            )),
-            #[cfg(feature = "redis")]
-            Kind::Redis => Some(self.redis()),
-            #[allow(unreachable_patterns, reason = "a build with every store knows them all")]
-            _ => None,
-        }
-    }
-
-    #[cfg(feature = "redis")]
-    fn redis(&self) -> String {
-        use crate::store::Redis;
-        let rights = Redis::grants().replace(" USER ", &format!(" {} ", self.user));
-        let lines = Redis::leaders_script().lines().map(str::trim).filter(|line| !line.starts_with("--"));
-        let script = lines.collect::<Vec<_>>().join(" ");
-        format!(
-            "# Nothing has to be made. The least rights, and those that tell how the server keeps its data:\n{rights}\n\
-             # Who leads what, since when (role, node, token, seconds since 1970), in a shell:\n\
-             # redis-cli EVAL '{script}' 1 'tenure:{{{}}}:0:cluster'\n",
-            self.namespace
-        )
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_scheme_alone_tells_the_kind() {
-        for (url, kind) in [
-            ("postgres://u:hunter2@h/d", Some(Kind::Postgres)),
-            ("mariadb://h", Some(Kind::Mysql)),
-            ("sqlite:", Some(Kind::Sqlite)),
-            ("redis+sentinel://h/n", Some(Kind::Redis)),
-            ("memory:", None),
-            ("hunter2", None),
-        ] {
-            assert_eq!(Kind::of_url(url), kind, "{url}");
-        }
     }
 }

@@ -25,12 +25,12 @@ use crate::{Node, NodeBuilder};
 /// # Panics
 /// If `name` is no valid name.
 pub async fn node(name: &str) -> Node {
-    on(&Memory::new()).name(name).start().await.expect("a node in memory starts")
+    node_on(&Memory::new()).name(name).start().await.expect("a node in memory starts")
 }
 
 /// Begins a node on that store: nodes on one [`Memory`] elect among themselves.
-pub fn on(store: &Memory) -> NodeBuilder {
-    Node::with_store(Arc::new(store.clone()))
+pub fn node_on(store: &Memory) -> NodeBuilder {
+    Node::builder_with_store(Arc::new(store.clone()))
 }
 
 /// Makes a node lose its session, and with it everything it leads, at once. It stands again afterwards.

@@ -5,9 +5,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use futures_util::StreamExt;
-use tenure::event::What;
-use tenure::testing::{Memory, force_loss, on};
-use tenure::{Held, Name, Operator, Reason, State};
+use tenure::clock::{Clock, LeaseClock, SuspendTimer};
+use tenure::event::EventKind;
+use tenure::testing::{Memory, force_loss, node_on};
+use tenure::{Name, Operator, Reason, State, Time, Timestamp, WorkOutcome};
+use tokio::sync::watch;
 
 const TTL: Duration = Duration::from_millis(500);
 /// So long that a busy machine misses no beat by itself, where a test says that a leader goes on leading.
@@ -28,7 +30,7 @@ async fn one_of_three_leads_and_the_next_takes_over_when_it_stops() {
     let store = Memory::new();
     let mut nodes = Vec::new();
     for n in 1..=3 {
-        nodes.push(on(&store).name(format!("node-{n}")).ttl(TTL).start().await.unwrap());
+        nodes.push(node_on(&store).name(format!("node-{n}")).ttl(TTL).start().await.unwrap());
     }
     let mut candidates = Vec::new();
     for node in &nodes {
@@ -50,7 +52,7 @@ async fn one_of_three_leads_and_the_next_takes_over_when_it_stops() {
 
 #[tokio::test]
 async fn work_is_dropped_when_the_tenure_is_lost_and_it_stands_again() {
-    let node = on(&Memory::new()).name("a").ttl(TTL).start().await.unwrap();
+    let node = node_on(&Memory::new()).name("a").ttl(TTL).start().await.unwrap();
     let candidate = node.candidate("scheduler").await.unwrap();
     let tenure = soon(candidate.elected()).await.unwrap();
     let first = tenure.token();
@@ -60,7 +62,7 @@ async fn work_is_dropped_when_the_tenure_is_lost_and_it_stands_again() {
         std::future::pending::<()>()
     }))
     .await;
-    assert_eq!(held, Held::Lost(Reason::ClockFault));
+    assert_eq!(held, WorkOutcome::Lost(Reason::ClockFault));
     let again = soon(candidate.elected()).await.unwrap();
     assert!(again.token() > first);
 }
@@ -69,8 +71,8 @@ async fn work_is_dropped_when_the_tenure_is_lost_and_it_stands_again() {
 #[tokio::test]
 async fn proof_of_leadership_ends_with_the_guard_while_the_session_lives_on() {
     let store = Memory::new();
-    let node = on(&store).name("a").ttl(TTL).start().await.unwrap();
-    let other = on(&store).name("b").ttl(TTL).start().await.unwrap();
+    let node = node_on(&store).name("a").ttl(TTL).start().await.unwrap();
+    let other = node_on(&store).name("b").ttl(TTL).start().await.unwrap();
     let candidate = node.candidate("scheduler").await.unwrap();
     let tenure = soon(candidate.elected()).await.unwrap();
     let proof = tenure.lead();
@@ -85,8 +87,8 @@ async fn proof_of_leadership_ends_with_the_guard_while_the_session_lives_on() {
 #[tokio::test]
 async fn work_that_asks_to_be_told_winds_down_before_the_role_is_given_up() {
     let store = Memory::new();
-    let node = on(&store).name("a").ttl(TTL).start().await.unwrap();
-    let other = on(&store).name("b").ttl(TTL).start().await.unwrap();
+    let node = node_on(&store).name("a").ttl(TTL).start().await.unwrap();
+    let other = node_on(&store).name("b").ttl(TTL).start().await.unwrap();
     let candidate = node.candidate("scheduler").await.unwrap();
     let tenure = soon(candidate.elected()).await.unwrap();
     let successor = other.candidate("scheduler").await.unwrap();
@@ -105,7 +107,7 @@ async fn work_that_asks_to_be_told_winds_down_before_the_role_is_given_up() {
     })
     .await;
     wound_down.fetch_add(1, Ordering::SeqCst);
-    assert_eq!(held, Held::Returned(7));
+    assert_eq!(held, WorkOutcome::Completed(7));
     assert_eq!(stepped.unwrap().node.as_str(), "b");
     assert!(soon(successor.elected()).await.unwrap().check());
 }
@@ -115,7 +117,7 @@ async fn a_transfer_waits_for_its_target_and_refuses_a_stranger() {
     let store = Memory::new();
     let mut nodes = Vec::new();
     for name in ["a", "b", "c"] {
-        let node = on(&store).name(name).ttl(TTL).start().await.unwrap();
+        let node = node_on(&store).name(name).ttl(TTL).start().await.unwrap();
         nodes.push((node.candidate("scheduler").await.unwrap(), node));
     }
     let asking = operator(&store);
@@ -148,7 +150,7 @@ async fn a_transfer_waits_for_its_target_and_refuses_a_stranger() {
 #[tokio::test]
 async fn a_paused_role_is_led_by_nobody_until_it_is_resumed() {
     let store = Memory::new();
-    let node = on(&store).name("a").ttl(TTL).start().await.unwrap();
+    let node = node_on(&store).name("a").ttl(TTL).start().await.unwrap();
     let candidate = node.candidate("scheduler").await.unwrap();
     let tenure = soon(candidate.elected()).await.unwrap();
     let asking = operator(&store);
@@ -157,7 +159,7 @@ async fn a_paused_role_is_led_by_nobody_until_it_is_resumed() {
         tokio::join!(tenure.hold(|_| std::future::pending::<()>()), asking.pause(&role, "", PATIENCE))
     })
     .await;
-    assert_eq!((held, paused.unwrap()), (Held::Lost(Reason::Paused), None));
+    assert_eq!((held, paused.unwrap()), (WorkOutcome::Lost(Reason::Paused), None));
     soon(async {
         while candidate.state() != State::Paused {
             tokio::time::sleep(Duration::from_millis(5)).await;
@@ -171,15 +173,15 @@ async fn a_paused_role_is_led_by_nobody_until_it_is_resumed() {
 #[tokio::test]
 async fn a_second_process_of_one_name_waits_and_says_so() {
     let store = Memory::new();
-    let first = on(&store).name("a").ttl(TTL).start().await.unwrap();
+    let first = node_on(&store).name("a").ttl(TTL).start().await.unwrap();
     let leading = first.candidate("scheduler").await.unwrap();
     let _tenure = soon(leading.elected()).await.unwrap();
     // It is told as soon as the node looks, which may be before anybody could ask for its events.
     let (heard, mut told) = tokio::sync::mpsc::unbounded_channel();
-    let hear = move |event: &tenure::Event| _ = heard.send(event.what.clone());
-    let second = on(&store).name("a").ttl(TTL).listen(hear).start().await.unwrap();
+    let hear = move |event: &tenure::Event| _ = heard.send(event.kind.clone());
+    let second = node_on(&store).name("a").ttl(TTL).listen(hear).start().await.unwrap();
     let waiting = second.candidate("other-role").await.unwrap();
-    soon(async { while !matches!(told.recv().await.unwrap(), What::NameTaken { .. }) {} }).await;
+    soon(async { while !matches!(told.recv().await.unwrap(), EventKind::NameTaken { .. }) {} }).await;
     assert!(waiting.elected_within(2 * TTL).await.is_none());
     drop(_tenure);
     soon(first.stop()).await;
@@ -189,11 +191,11 @@ async fn a_second_process_of_one_name_waits_and_says_so() {
 #[tokio::test]
 async fn observers_learn_who_leads_and_where() {
     let store = Memory::new();
-    let watching = on(&store).name("watcher").ttl(TTL).start().await.unwrap();
+    let watching = node_on(&store).name("watcher").ttl(TTL).start().await.unwrap();
     let observer = watching.observer("scheduler").await.unwrap();
     let mut leaders = observer.leaders();
     assert_eq!(soon(leaders.next()).await.unwrap(), None);
-    let node = on(&store).name("a").address("http://10.0.0.1:80").ttl(TTL).start().await.unwrap();
+    let node = node_on(&store).name("a").address("http://10.0.0.1:80").ttl(TTL).start().await.unwrap();
     let candidate = node.candidate("scheduler").await.unwrap();
     let tenure = soon(candidate.elected()).await.unwrap();
     let found = soon(async {
@@ -214,7 +216,7 @@ async fn observers_learn_who_leads_and_where() {
 async fn a_slow_or_panicking_listener_harms_nobody() {
     let heard = Arc::new(AtomicUsize::new(0));
     let counter = heard.clone();
-    let node = on(&Memory::new())
+    let node = node_on(&Memory::new())
         .name("a")
         .ttl(STEADY)
         .listen(|_| panic!("a listener that panics"))
@@ -232,7 +234,7 @@ async fn a_slow_or_panicking_listener_harms_nobody() {
 
 #[tokio::test]
 async fn blocking_work_does_not_delay_the_beats() {
-    let node = on(&Memory::new()).name("a").ttl(STEADY).start().await.unwrap();
+    let node = node_on(&Memory::new()).name("a").ttl(STEADY).start().await.unwrap();
     let candidate = node.candidate("scheduler").await.unwrap();
     let tenure = soon(candidate.elected()).await.unwrap();
     // The only thread of this runtime is blocked; the loop has its own.
@@ -243,14 +245,14 @@ async fn blocking_work_does_not_delay_the_beats() {
 #[tokio::test]
 async fn a_store_that_fails_makes_the_leader_stop_in_time_and_it_recovers() {
     let store = Memory::new();
-    let node = on(&store).name("a").ttl(STEADY).start().await.unwrap();
+    let node = node_on(&store).name("a").ttl(STEADY).start().await.unwrap();
     let mut events = node.events();
     let candidate = node.candidate("scheduler").await.unwrap();
     let tenure = soon(candidate.elected()).await.unwrap();
     let lead = tenure.lead();
     store.fail(Some(tenure::store::Fate::Unknown));
     let held = soon(tenure.hold(|_| std::future::pending::<()>())).await;
-    assert_eq!(held, Held::Lost(Reason::LeaseExpired));
+    assert_eq!(held, WorkOutcome::Lost(Reason::LeaseExpired));
     store.fail(None);
     assert!(!lead.check() || lead.remaining() > Duration::ZERO);
     let again = soon(candidate.elected()).await.unwrap();
@@ -260,13 +262,13 @@ async fn a_store_that_fails_makes_the_leader_stop_in_time_and_it_recovers() {
         seen.push(event);
     }
     assert!(seen.windows(2).all(|pair| pair[1].sequence == pair[0].sequence + 1), "numbered without gaps");
-    let position = |wanted: fn(&What) -> bool| seen.iter().position(|event| wanted(&event.what));
+    let position = |wanted: fn(&EventKind) -> bool| seen.iter().position(|event| wanted(&event.kind));
     let order = [
-        position(|what| matches!(what, What::Elected { .. })),
-        position(|what| matches!(what, What::StoreFailed { .. })),
-        position(|what| matches!(what, What::InDoubt { .. })),
-        position(|what| matches!(what, What::Draining { forced: true, .. })),
-        position(|what| matches!(what, What::Lost { .. })),
+        position(|what| matches!(what, EventKind::Elected { .. })),
+        position(|what| matches!(what, EventKind::StoreFailed { .. })),
+        position(|what| matches!(what, EventKind::InDoubt { .. })),
+        position(|what| matches!(what, EventKind::Draining { forced: true, .. })),
+        position(|what| matches!(what, EventKind::Lost { .. })),
     ];
     assert!(order.iter().all(Option::is_some) && order.is_sorted(), "{order:?}");
 }
@@ -275,7 +277,7 @@ async fn a_store_that_fails_makes_the_leader_stop_in_time_and_it_recovers() {
 #[tokio::test]
 async fn a_node_that_nobody_wants_ends_although_its_store_is_gone() {
     let store = Memory::new();
-    let node = on(&store).name("a").ttl(TTL).start().await.unwrap();
+    let node = node_on(&store).name("a").ttl(TTL).start().await.unwrap();
     let events = node.events();
     let candidate = node.candidate("scheduler").await.unwrap();
     let tenure = soon(candidate.elected()).await.unwrap();
@@ -286,10 +288,10 @@ async fn a_node_that_nobody_wants_ends_although_its_store_is_gone() {
 
 #[tokio::test]
 async fn node_lead_campaigns_again_until_the_node_is_stopped() {
-    let node = on(&Memory::new()).name("a").ttl(TTL).start().await.unwrap();
+    let node = node_on(&Memory::new()).name("a").ttl(TTL).start().await.unwrap();
     let runs = Arc::new(AtomicUsize::new(0));
     let (counter, stopping) = (runs.clone(), node.clone());
-    let led = soon(node.lead("scheduler", move |lead| {
+    let led = soon(node.lead("scheduler", move |lead: tenure::Lead| {
         let (counter, stopping) = (counter.clone(), stopping.clone());
         async move {
             assert!(lead.check());
@@ -304,10 +306,70 @@ async fn node_lead_campaigns_again_until_the_node_is_stopped() {
     assert_eq!(runs.load(Ordering::SeqCst), 3);
 }
 
+/// What the closure uses it borrows, tenure after tenure; its error is told, after the loss, and recorded.
+#[tokio::test]
+async fn work_that_returns_an_error_is_told_and_recorded() {
+    let store = Memory::new();
+    let node = node_on(&store).name("a").ttl(TTL).start().await.unwrap();
+    let events = node.events();
+    let (mut runs, stopping) = (Vec::new(), node.clone());
+    let led = soon(node.lead("scheduler", async |lead| {
+        runs.push(lead.token());
+        match runs.len() {
+            1 => Err::<(), _>("the disk is full"),
+            _ => {
+                let stopping = stopping.clone();
+                tokio::spawn(async move { stopping.stop().await });
+                lead.draining().await;
+                // Told to stop, it was not at fault.
+                Err("interrupted")
+            }
+        }
+    }))
+    .await;
+    led.unwrap();
+    assert_eq!(runs.len(), 2);
+    drop((node, stopping));
+    let told: Vec<String> = soon(events.collect::<Vec<_>>())
+        .await
+        .into_iter()
+        .filter_map(|event| match event.kind {
+            EventKind::Lost { reason, .. } => Some(reason.to_string()),
+            EventKind::WorkFailed { why, .. } => Some(why),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(told, ["work-failed", "the disk is full", "shutdown"]);
+    let history = operator(&store).history(None).await.unwrap();
+    let tenures = &history[&Name::new("scheduler").unwrap()].tenures;
+    let reasons: Vec<_> = tenures.iter().map(|past| past.reason).collect();
+    assert_eq!(reasons, [Some(Reason::WorkFailed), Some(Reason::Shutdown)]);
+}
+
+/// A deployment sends SIGTERM: the role is given up at once, and `lead` returns.
+#[tokio::test]
+async fn a_signal_stops_the_node_and_hands_its_roles_over() {
+    let store = Memory::new();
+    let node = node_on(&store).name("a").ttl(Duration::from_secs(60)).start().await.unwrap();
+    node.stop_on_signal().unwrap();
+    let leading = tokio::spawn({
+        let node = node.clone();
+        async move { node.lead("scheduler", async |lead: tenure::Lead| lead.cancelled().await).await }
+    });
+    let observer = node.observer("scheduler").await.unwrap();
+    let mut leaders = observer.leaders();
+    while soon(leaders.next()).await.flatten().is_none() {}
+    rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::TERM).unwrap();
+    soon(leading).await.unwrap().unwrap();
+    let history = operator(&store).history(None).await.unwrap();
+    let tenures = &history[&Name::new("scheduler").unwrap()].tenures;
+    assert_eq!(tenures[0].reason, Some(Reason::Shutdown));
+}
+
 #[tokio::test]
 async fn a_history_is_kept_with_reasons() {
     let store = Memory::new();
-    let node = on(&store).name("a").ttl(TTL).start().await.unwrap();
+    let node = node_on(&store).name("a").ttl(TTL).start().await.unwrap();
     let candidate = node.candidate("scheduler").await.unwrap();
     soon(candidate.elected()).await.unwrap().resign();
     let tenure = soon(candidate.elected()).await.unwrap();
@@ -319,4 +381,55 @@ async fn a_history_is_kept_with_reasons() {
     let reasons: Vec<_> = tenures.iter().take(2).map(|past| past.reason).collect();
     assert_eq!(reasons, [Some(Reason::Resigned), Some(Reason::Finished)]);
     assert_eq!(tenures[1].token, second);
+}
+
+/// A lease clock whose machine can be suspended: the clock jumps, and only its alarm hears of it; timers of the runtime
+/// do not.
+#[derive(Debug, Clone)]
+struct Suspended {
+    lease: Arc<LeaseClock>,
+    slept: watch::Sender<Duration>,
+}
+
+impl Clock for Suspended {
+    fn now(&self) -> Time {
+        self.lease.now().after(*self.slept.borrow())
+    }
+
+    fn wall(&self) -> Timestamp {
+        self.lease.wall()
+    }
+
+    fn alarm(&self) -> Option<Box<dyn SuspendTimer>> {
+        Some(Box::new(Resumed(self.slept.subscribe())))
+    }
+}
+
+#[derive(Debug)]
+struct Resumed(watch::Receiver<Duration>);
+
+impl SuspendTimer for Resumed {
+    fn fire_after(&mut self, _: Duration) -> futures_util::future::BoxFuture<'_, ()> {
+        Box::pin(async { _ = self.0.changed().await })
+    }
+}
+
+/// The next beat is minutes away: only the alarm ends the work in time.
+#[tokio::test]
+async fn work_ends_when_the_machine_resumes_after_the_deadline_and_not_at_the_next_beat() {
+    let clock = Suspended { lease: Arc::default(), slept: watch::Sender::new(Duration::ZERO) };
+    let ttl = 25 * PATIENCE;
+    let node =
+        node_on(&Memory::new()).name("a").ttl(ttl).clock(Arc::new(clock.clone())).start().await.unwrap();
+    let candidate = node.candidate("scheduler").await.unwrap();
+    let tenure = soon(candidate.elected()).await.unwrap();
+    let held = tenure.hold(async |lead| {
+        // The loop comes to rest: were it still busy with the election, it would notice the jump by itself.
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        clock.slept.send_replace(2 * ttl);
+        assert!(!lead.check(), "the clock is past the deadline");
+        std::future::pending::<()>().await;
+    });
+    let held = soon(held).await;
+    assert!(matches!(held, WorkOutcome::Lost(Reason::LeaseExpired)), "{held:?}");
 }

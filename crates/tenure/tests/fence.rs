@@ -5,8 +5,8 @@ mod fence_kit;
 use fence_kit::{Client, LONG, clauses, leader, soon};
 use tenure::fence::Dialect;
 use tenure::{FenceError, Token};
-use tenure_testkit::servers::mysql::Mysql;
-use tenure_testkit::servers::postgres::Postgres;
+use tenure_torture::servers::mysql::Mysql;
+use tenure_torture::servers::postgres::Postgres;
 
 /// One server for all clauses of one driver, one after the other.
 async fn keeps_every_clause<C: Client>(url: &str) {
@@ -155,7 +155,7 @@ async fn sqlite_waits_no_longer_than_the_tenure_lasts() {
 
 #[tokio::test]
 async fn a_redis_script_lets_only_the_newest_write() {
-    let server = tenure_testkit::servers::redis::durable();
+    let server = tenure_torture::servers::redis::durable();
     let client = redis::Client::open(format!("redis://{}/0", server.address())).unwrap();
     let mut redis = client.get_multiplexed_async_connection().await.unwrap();
     let (old, new) = (leader("scheduler", 1, LONG).await.tenure, leader("scheduler", 2, LONG).await.tenure);

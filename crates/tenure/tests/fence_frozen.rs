@@ -11,7 +11,7 @@ use std::time::Duration;
 use fence_kit::{Client, PATIENCE, fresh, lines, soon, write};
 use rustix::process::{Pid, Signal, kill_process};
 use tenure::{Candidate, Node};
-use tenure_testkit::servers::postgres::Postgres;
+use tenure_torture::servers::postgres::Postgres;
 
 const TTL: Duration = Duration::from_secs(2);
 
@@ -42,7 +42,7 @@ async fn a_frozen_leader_neither_commits_nor_holds_up_the_next() {
 }
 
 async fn stand(url: &str, name: &str) -> (Node, Candidate) {
-    let node = Node::connect(url).name(name).ttl(TTL).start().await.unwrap();
+    let node = Node::builder(url).name(name).ttl(TTL).start().await.unwrap();
     let candidate = node.candidate("scheduler").await.unwrap();
     (node, candidate)
 }

@@ -37,7 +37,13 @@ fn space() -> Name {
 
 fn write() -> Write {
     let key = Key::Named(Epoch(1), Kind::Node, Name::new("a").unwrap());
-    Write { key, expect: None, put: Some((Version(1), Value::of(&1, None))), ring: true, witnessed: false }
+    Write {
+        key,
+        expect: None,
+        put: Some((Version(1), Value::of(&1, None))),
+        notify: true,
+        requires_lock: false,
+    }
 }
 
 async fn count(store: &Memory) -> usize {

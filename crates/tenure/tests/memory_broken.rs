@@ -11,8 +11,8 @@ use futures_util::future::BoxFuture;
 use futures_util::stream::{BoxStream, select};
 use tenure::conformance::{self, Harness};
 use tenure::store::{
-    Description, Entry, Evidence, Key, Kind, Memory, Name, Outcome, Query, SessionId, SharedStore, Signal,
-    Store, StoreError, Takeover, Value, Version, Witness, Write,
+    Description, Entry, Evidence, Key, Kind, LivenessLock, LivenessLocks, Memory, Name, Outcome, Query,
+    SessionId, SharedStore, Signal, Store, StoreError, Takeover, Value, Version, Write,
 };
 use tenure_core::Token;
 
@@ -53,14 +53,14 @@ enum Flaw {
     NeverCloses,
     /// Shows its password.
     ShowsSecrets,
-    /// Beats ring.
-    RingsForBeats,
+    /// Beats notify others.
+    NotifiesForBeats,
     /// Loses every signal but the last of a batch, and says nothing.
     LosesSignals,
     /// Signals reach every namespace.
     CrossesNamespaces,
-    /// Claims to have witnesses.
-    ClaimsWitnesses,
+    /// Claims to have liveness locks.
+    ClaimsLivenessLocks,
     /// A lock is taken as often as somebody asks.
     TakesTwice,
     /// A write need not prove anything.
@@ -89,7 +89,7 @@ struct Shared {
     namespaces: Mutex<Vec<Name>>,
     tokens: Mutex<BTreeMap<Version, Token>>,
     postponed: Mutex<Vec<Write>>,
-    attested: Mutex<Vec<SessionId>>,
+    acquired: Mutex<Vec<SessionId>>,
     early: Mutex<Vec<(SessionId, String)>>,
 }
 
@@ -101,8 +101,8 @@ impl Flawed {
         self.inner.read(namespace, &query).await.ok()?.first().map(|found| found.version)
     }
 
-    fn attested(&self, key: &Key) -> bool {
-        matches!(key, Key::Session(_, id) if self.shared.attested.lock().unwrap().contains(id))
+    fn acquired(&self, key: &Key) -> bool {
+        matches!(key, Key::Session(_, id) if self.shared.acquired.lock().unwrap().contains(id))
     }
 
     /// How the flaw bends one write.
@@ -116,11 +116,11 @@ impl Flawed {
             Flaw::NoneMatchesAnything if write.expect.is_none() => {
                 write.expect = self.current(namespace, &write.key).await;
             }
-            Flaw::RingsForBeats => write.ring = true,
-            Flaw::BelievesBeats => write.witnessed = false,
-            // Whoever attested here once may write here.
-            Flaw::TakesAgain => write.witnessed &= !self.attested(&write.key),
-            Flaw::RefusesPlainWrites => write.witnessed |= write.key.kind() == Kind::Session,
+            Flaw::NotifiesForBeats => write.notify = true,
+            Flaw::BelievesBeats => write.requires_lock = false,
+            // Whoever acquired here once may write here.
+            Flaw::TakesAgain => write.requires_lock &= !self.acquired(&write.key),
+            Flaw::RefusesPlainWrites => write.requires_lock |= write.key.kind() == Kind::Session,
             _ => {}
         }
         write.key = self.inward(&write.key);
@@ -243,7 +243,7 @@ impl Store for Flawed {
             bent.truncate(100);
         }
         if self.flaw == Flaw::LosesSignals && bent.len() > 200 {
-            bent.iter_mut().for_each(|write| write.ring = false);
+            bent.iter_mut().for_each(|write| write.notify = false);
         }
         match self.inner.write(namespace, &bent).await {
             Ok(outcomes) if self.flaw == Flaw::LiesAboutFate && writes[0].key.name().starts_with("amid") => {
@@ -265,8 +265,8 @@ impl Store for Flawed {
             let early = futures_util::stream::poll_fn(move |context| {
                 context.waker().wake_by_ref();
                 let told = shared.early.lock().unwrap().pop();
-                told.map_or(Poll::Pending, |(session, witness)| {
-                    Poll::Ready(Some(Signal::Witnessed(Evidence::Disconnected { session, witness })))
+                told.map_or(Poll::Pending, |(session, lock)| {
+                    Poll::Ready(Some(Signal::Evidence(Evidence::Disconnected { session, lock })))
                 })
             });
             return Box::pin(select(watch, early));
@@ -283,40 +283,13 @@ impl Store for Flawed {
         Box::pin(select(watch.flat_map(crossing), futures_util::stream::empty()))
     }
 
-    async fn attest(
-        &self,
-        namespace: &Name,
-        session: SessionId,
-        takeover: Takeover,
-    ) -> Result<Option<Witness>, StoreError> {
-        self.shared.attested.lock().unwrap().push(session);
-        // So that the first plain write of a strict session is not refused yet.
-        let bent = if self.flaw == Flaw::RefusesPlainWrites { Takeover::OnDisconnect } else { takeover };
-        let witness = self.inner.attest(namespace, session, bent).await?;
-        let again = witness.is_none() && self.flaw == Flaw::TakesTwice && takeover == Takeover::OnDisconnect;
-        let id = format!("again:{session}");
-        Ok(if again { Some(Witness { id, covers_work: false, connection: true }) } else { witness })
-    }
-
-    fn release(&self, namespace: &Name, session: SessionId) {
-        self.inner.release(namespace, session);
-    }
-
-    fn attend(&self, namespace: &Name, session: SessionId, witness: &str, takeover: Takeover) {
-        match self.flaw {
-            Flaw::TellsNothing => {}
-            Flaw::TellsEarly => self.shared.early.lock().unwrap().push((session, witness.to_owned())),
-            _ => self.inner.attend(namespace, session, witness, takeover),
-        }
-    }
-
-    fn ignore(&self, namespace: &Name, session: SessionId) {
-        self.inner.ignore(namespace, session);
+    fn liveness(&self) -> Option<&dyn LivenessLocks> {
+        Some(self)
     }
 
     async fn describe(&self) -> Result<Description, StoreError> {
         let described = self.inner.describe().await?;
-        Ok(Description { witnesses_death: self.flaw == Flaw::ClaimsWitnesses, ..described })
+        Ok(Description { process_liveness_locks: self.flaw == Flaw::ClaimsLivenessLocks, ..described })
     }
 
     async fn close(&self) {
@@ -325,6 +298,40 @@ impl Store for Flawed {
             Flaw::ForgetsAtClose => self.inner.forget(),
             _ => self.inner.close().await,
         }
+    }
+}
+
+#[async_trait]
+impl LivenessLocks for Flawed {
+    async fn acquire_lock(
+        &self,
+        namespace: &Name,
+        session: SessionId,
+        takeover: Takeover,
+    ) -> Result<Option<LivenessLock>, StoreError> {
+        self.shared.acquired.lock().unwrap().push(session);
+        // So that the first plain write of a strict session is not refused yet.
+        let bent = if self.flaw == Flaw::RefusesPlainWrites { Takeover::OnDisconnect } else { takeover };
+        let lock = self.inner.acquire_lock(namespace, session, bent).await?;
+        let again = lock.is_none() && self.flaw == Flaw::TakesTwice && takeover == Takeover::OnDisconnect;
+        let id = format!("again:{session}");
+        Ok(if again { Some(LivenessLock { id, covers_work: false, connection: true }) } else { lock })
+    }
+
+    fn release_lock(&self, namespace: &Name, session: SessionId) {
+        self.inner.release_lock(namespace, session);
+    }
+
+    fn watch_lock(&self, namespace: &Name, session: SessionId, id: &str, takeover: Takeover) {
+        match self.flaw {
+            Flaw::TellsNothing => {}
+            Flaw::TellsEarly => self.shared.early.lock().unwrap().push((session, id.to_owned())),
+            _ => self.inner.watch_lock(namespace, session, id, takeover),
+        }
+    }
+
+    fn unwatch_lock(&self, namespace: &Name, session: SessionId) {
+        self.inner.unwatch_lock(namespace, session);
     }
 }
 
@@ -390,15 +397,15 @@ caught_by! {
     applies_later: AppliesLater by f2_what_was_not_applied_never_comes_later;
     never_closes: NeverCloses by f4_a_closed_store_refuses_and_its_watches_end;
     shows_secrets: ShowsSecrets by f5_secrets_are_never_shown;
-    rings_for_beats: RingsForBeats by s1_rings_are_signalled_and_beats_are_not;
+    notifies_for_beats: NotifiesForBeats by s1_notifying_writes_are_signalled_and_beats_are_not;
     loses_signals: LosesSignals by s2_a_watch_that_missed_signals_says_so;
     crosses_namespaces: CrossesNamespaces by s3_signals_stay_in_their_namespace;
-    claims_witnesses_and_holds_none: ClaimsWitnesses by e1_a_witness_is_held_once_attested;
-    claims_witnesses_and_sees_nothing: ClaimsWitnesses by e2_evidence_comes_with_death_only;
-    claims_witnesses: ClaimsWitnesses by e3_without_witnesses_nothing_is_attested;
+    claims_liveness_locks_and_holds_none: ClaimsLivenessLocks by e1_a_lock_is_held_once_acquired;
+    claims_liveness_locks_and_sees_nothing: ClaimsLivenessLocks by e2_evidence_comes_with_death_only;
+    claims_liveness_locks: ClaimsLivenessLocks by e3_without_liveness_locks_nothing_is_acquired;
     takes_twice: TakesTwice by e4_a_lock_is_taken_once;
-    believes_beats: BelievesBeats by e5_witnessed_writes_need_their_lock;
-    takes_again: TakesAgain by e5_witnessed_writes_need_their_lock;
+    believes_beats: BelievesBeats by e5_writes_that_require_a_lock_need_it;
+    takes_again: TakesAgain by e5_writes_that_require_a_lock_need_it;
     takes_again_after_it_was_seen_gone: TakesAgain by e6_evidence_comes_with_the_end_of_the_connection;
     tells_early: TellsEarly by e6_evidence_comes_with_the_end_of_the_connection;
     tells_nothing: TellsNothing by e6_evidence_comes_with_the_end_of_the_connection;

@@ -8,15 +8,16 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use mysql_async::Row;
 use mysql_async::prelude::Queryable;
-use mysql_kit::{OneServer, kill_connections, patient, row};
+use mysql_kit::{OneServer, connect, kill_connections, patient, row};
 use server_kit::stories::Stage;
 use server_kit::{certificates, get, heard, key, must, name, put, soon, version};
 use tempfile::TempDir;
 use tenure::Node;
 use tenure::store::{Class, Fate, Kind, Mysql, Retry, SharedStore, Signal, Write, open};
-use tenure_testkit::servers::free_port;
-use tenure_testkit::servers::mysql::DATABASE;
+use tenure_torture::servers::free_port;
+use tenure_torture::servers::mysql::{DATABASE, PASSWORD};
 
 mod mysql {
     use super::*;
@@ -58,8 +59,24 @@ impl Stage for OneServer {
         self.admin().await.query_drop(sql).await.map_err(|error| error.to_string())
     }
 
+    async fn make_login(&self, login: &str) {
+        let make = format!("CREATE USER {login}@'%' IDENTIFIED BY '{PASSWORD}'");
+        self.by_hand(&make).await.expect("a superuser may");
+    }
+
+    async fn said_to(&self, login: &str, sql: &str) -> Result<usize, String> {
+        let url = self.server().url(login);
+        let told: Result<Vec<Row>, _> = connect(&url).await.query(sql).await;
+        told.map(|rows| rows.len()).map_err(|error| error.to_string())
+    }
+
+    fn store_of(&self, login: &str) -> SharedStore {
+        let url = self.server().url(login);
+        std::sync::Arc::new(Mysql::open(&patient(&url)).expect("the URL can be read"))
+    }
+
     fn drop_tables(&self) -> &'static str {
-        "DROP VIEW tenure_leaders; DROP TABLE tenure_guard, tenure_registers, tenure_bell, tenure_deletions, tenure_schema"
+        "DROP VIEW tenure_leaders; DROP TABLE tenure_guard, tenure_registers, tenure_notifier, tenure_deletions, tenure_schema"
     }
 
     async fn leader(&self) -> (String, u64, String) {
@@ -88,12 +105,15 @@ fn store(url: &str) -> SharedStore {
 }
 
 #[tokio::test]
-async fn a_healthy_server_is_class_b_and_rings_and_connections_are_witnesses() {
+async fn a_healthy_server_is_class_b_and_notifies_and_connections_hold_liveness_locks() {
     let server = OneServer::new();
     let described = server.store().describe().await.unwrap();
-    assert_eq!((described.class, described.rings), (Class::B, true), "{described:?}");
-    assert!(described.witnesses_disconnect && !described.witnesses_death);
+    assert_eq!((described.class, described.notifies), (Class::B, true), "{described:?}");
+    assert!(described.connection_liveness_locks && !described.process_liveness_locks);
     assert_eq!(described.remarks, [""; 0]);
+    let admin = server.server().admin_url();
+    let admin = store(&admin).describe().await.unwrap();
+    assert!(matches!(&admin.remarks[..], [excess] if excess.contains("wider than needed")), "{admin:?}");
     assert!(described.about.contains("MariaDB 1"), "{}", described.about);
     assert_eq!(server.store().describe().await.unwrap().identity, described.identity);
 }
@@ -131,7 +151,8 @@ async fn a_galera_cluster_is_class_c_and_elects() {
     let described = server.store().describe().await.unwrap();
     assert_eq!(described.class, Class::C, "{described:?}");
     assert!(described.remarks.iter().any(|remark| remark.contains("Galera")), "{described:?}");
-    let node = |name: &'static str| Node::with_store(server.store()).name(name).ttl(Duration::from_secs(2));
+    let node =
+        |name: &'static str| Node::builder_with_store(server.store()).name(name).ttl(Duration::from_secs(2));
     let (one, two) = (node("one").start().await.unwrap(), node("two").start().await.unwrap());
     let first = soon(one.candidate("job").await.unwrap().elected()).await.expect("elected");
     let waiting = two.candidate("job").await.unwrap();
@@ -158,14 +179,13 @@ async fn a_user_who_may_not_make_tables_is_told_which_grants_it_needs_and_they_s
     let (one, other) = (store(&url), store(&url));
     for ann in [&one, &other] {
         let described = ann.describe().await.unwrap();
-        assert!(described.class == Class::B && described.rings, "{described:?}");
+        assert!(described.class == Class::B && described.notifies, "{described:?}");
         assert_eq!(described.remarks, [""; 0]);
     }
     let mut watch = other.watch(&name("least"));
     let place = key(Kind::Node, "a");
     let first = must(&*one, &name("least"), put(&place, None, "1")).await;
-    heard(&mut watch, |signal| matches!(signal, Signal::Changed(found) if found.version == version(&first)))
-        .await;
+    heard(&mut watch, |signal| matches!(signal, Signal::Changed(changed) if *changed == first.key)).await;
     must(&*one, &name("least"), Write { put: None, ..put(&place, Some(version(&first)), "") }).await;
     heard(&mut watch, |signal| matches!(signal, Signal::Resync)).await;
 }
@@ -210,10 +230,10 @@ async fn a_write_stuck_behind_a_lock_is_given_up_by_the_server_and_never_comes_l
     let mut admin = server.admin().await;
     admin.query_drop("START TRANSACTION").await.unwrap();
     admin.query_drop("SELECT 1 FROM tenure_registers FOR UPDATE").await.unwrap();
-    for ring in [true, false] {
-        let write = Write { ring, ..put(&place, Some(version(&first)), "2") };
+    for notify in [true, false] {
+        let write = Write { notify, ..put(&place, Some(version(&first)), "2") };
         let error = store.write(&space, &[write]).await.unwrap_err();
-        assert!(error.fate() == Fate::NotApplied || !ring, "{error}");
+        assert!(error.fate() == Fate::NotApplied || !notify, "{error}");
         assert!(error.to_string().contains("innodb_trx"), "{error}");
     }
     admin.query_drop("ROLLBACK").await.unwrap();
@@ -229,7 +249,7 @@ async fn a_wrong_password_and_a_wrong_host_are_said_without_showing_secrets() {
     let shown = format!("{error} {error:?} {:?}", store(&wrong));
     assert!(shown.contains("password are right") && !shown.contains("hunter"), "{shown}");
     assert_eq!(error.retry(), Retry::Never);
-    let nowhere = format!("mysql://ann:hunter2@127.0.0.1:{}/x", tenure_testkit::servers::free_port());
+    let nowhere = format!("mysql://ann:hunter2@127.0.0.1:{}/x", tenure_torture::servers::free_port());
     let error = store(&nowhere).describe().await.unwrap_err();
     assert_eq!((error.fate(), error.retry()), (Fate::NotApplied, Retry::Soon));
     let shown = format!("{error} {error:?} {:?}", store(&nowhere));

@@ -4,10 +4,12 @@
 mod mysql_kit;
 mod server_kit;
 
+use mysql_async::Conn;
 use mysql_async::prelude::Queryable;
-use mysql_kit::{OneServer, patient, row};
+use mysql_kit::{OneServer, connect, patient, row};
 use server_kit::{get, heard, key, must, name, put, soon, until_it_works, version};
 use tenure::store::{Kind, Mysql, Outcome, Signal, Store, Write};
+use tenure_torture::servers::mysql::DATABASE;
 
 /// Everything that a setting of the server could do to a connection before we have a word.
 const HOSTILE: &str = "SET autocommit = 0, sql_mode = '', time_zone = '+02:00', character_set_client = latin1, \
@@ -28,7 +30,7 @@ async fn no_second_of_the_minute_no_time_zone_and_no_sql_mode_changes_anything()
         admin.query_drop(format!("SET GLOBAL init_connect = \"{HOSTILE}{moment}\"")).await.unwrap();
         let store = server.store();
         let beat = put(&place, Some(version(&last)), &format!("é {moment}"));
-        last = must(&*store, &space, Write { ring: moment % 2 == 0, ..beat }).await;
+        last = must(&*store, &space, Write { notify: moment % 2 == 0, ..beat }).await;
         assert_eq!(get(&*first, &space, &place).await.unwrap().version, version(&last), "at once, for all");
         assert_eq!(get(&*store, &space, &place).await.unwrap().value, last.put.clone().unwrap().1);
         store.close().await;
@@ -48,11 +50,11 @@ async fn beats_within_one_second_are_all_applied_however_the_client_counts_rows(
         for _ in 0..100 {
             // The very same value: only the version is another.
             let beat = put(&place, Some(version(&last)), "same");
-            last = must(&store, &space, Write { ring: false, ..beat }).await;
+            last = must(&store, &space, Write { notify: false, ..beat }).await;
         }
-        for ring in [false, true] {
-            let late = Write { ring, ..put(&place, None, "late") };
-            let wrong = Write { ring, ..put(&place, Some(version(&late)), "wrong") };
+        for notify in [false, true] {
+            let late = Write { notify, ..put(&place, None, "late") };
+            let wrong = Write { notify, ..put(&place, Some(version(&late)), "wrong") };
             for write in [late, wrong] {
                 let outcome = store.write(&space, &[write]).await.unwrap().remove(0);
                 assert!(
@@ -73,7 +75,7 @@ async fn attempts_that_lose_change_nothing_at_all() {
         must(&*store, &space, put(place, None, "mine")).await;
     }
     let sums = "SELECT (SELECT BIT_XOR(CRC32(CONCAT_WS('|', name, version, token, value, seq))) FROM tenure_registers), \
-        (SELECT seq FROM tenure_bell), (SELECT COUNT(*) FROM tenure_deletions)";
+        (SELECT seq FROM tenure_notifier), (SELECT COUNT(*) FROM tenure_deletions)";
     let before = row(&mut admin, sums).await;
     for _ in 0..50 {
         let mut attempts: Vec<_> = places.iter().map(|place| put(place, None, "theirs")).collect();
@@ -96,7 +98,7 @@ async fn old_snapshots_are_not_looked_at_and_none_is_left_open() {
     let server = OneServer::new();
     let (store, other, space) = (server.store(), server.store(), name("snapshot"));
     let mut admin = server.admin().await;
-    assert!(store.describe().await.unwrap().rings && other.describe().await.unwrap().rings);
+    assert!(store.describe().await.unwrap().notifies && other.describe().await.unwrap().notifies);
     let place = key(Kind::Node, "a");
     let mut last = must(&*store, &space, put(&place, None, "0")).await;
     admin.query_drop("START TRANSACTION WITH CONSISTENT SNAPSHOT").await.unwrap();
@@ -108,7 +110,7 @@ async fn old_snapshots_are_not_looked_at_and_none_is_left_open() {
     assert_eq!(old, [Some("\"0\"".to_owned())], "it was old indeed");
     admin.query_drop("COMMIT").await.unwrap();
     // Those who listen sleep by now; if they held anything, this would wait for them.
-    let change = async { admin.query_drop("ALTER TABLE tenure_bell ADD COLUMN note INT NULL").await };
+    let change = async { admin.query_drop("ALTER TABLE tenure_notifier ADD COLUMN note INT NULL").await };
     soon(change).await.unwrap();
     // One who looks at this very moment is no one who keeps something open.
     let open = "SELECT COUNT(*) FROM information_schema.INNODB_TRX";
@@ -145,4 +147,113 @@ async fn an_older_copy_of_the_data_is_noticed() {
     heard(&mut watch, |signal| matches!(signal, Signal::Forgot)).await;
     until_it_works(&*store).await;
     assert!(get(&*store, &space, &key(Kind::Node, "n0")).await.is_none(), "it did forget");
+}
+
+/// A login of the same server without any grant: locks have no rights, and whoever can guess a name can have it.
+async fn stranger(server: &OneServer) -> Conn {
+    server.admin().await.query_drop("CREATE USER stranger@'%'").await.unwrap();
+    let port = server.server().port();
+    let mut stranger = connect(&format!("mysql://stranger@127.0.0.1:{port}/")).await;
+    let seen = stranger.query_drop(format!("SELECT * FROM {DATABASE}.tenure_schema")).await;
+    assert!(seen.is_err(), "it has no grant");
+    stranger
+}
+
+async fn take(stranger: &mut Conn, lock: &str) {
+    let taken = row(stranger, &format!("SELECT GET_LOCK('{lock}', 0)")).await;
+    assert_eq!(taken, [Some("1".to_owned())], "{lock}");
+}
+
+#[tokio::test]
+async fn a_neighbour_keeps_nobody_from_making_the_tables() {
+    let server = OneServer::new();
+    let mut stranger = stranger(&server).await;
+    take(&mut stranger, &format!("tenure schema {DATABASE}")).await;
+    let store = Mysql::open(&server.url()).unwrap();
+    until_it_works(&store).await;
+}
+
+/// It held the lock of the ringer, whose name followed from those of the user and the database, and nobody was woken any
+/// more.
+#[tokio::test]
+async fn a_neighbour_keeps_nobody_from_notifying() {
+    let server = OneServer::new();
+    let (store, space, mut admin) = (server.store(), name("notifier"), server.admin().await);
+    let mut stranger = stranger(&server).await;
+    let guess = "SELECT CONCAT('tenure-notifier-', MD5('app@DATABASE'))".replace("DATABASE", DATABASE);
+    let guess = row(&mut stranger, &guess).await.remove(0).unwrap();
+    take(&mut stranger, &guess).await;
+    let mut watch = store.watch(&space);
+    heard(&mut watch, |signal| matches!(signal, Signal::Resync)).await;
+    let mut kills = async || row(&mut admin, "SHOW GLOBAL STATUS LIKE 'Com_kill'").await[1].clone();
+    let (before, mut last) = (kills().await, None);
+    let woken = async {
+        while kills().await == before {
+            last = Some(version(&must(&*store, &space, put(&key(Kind::Node, "a"), last, "1")).await));
+        }
+    };
+    soon(woken).await;
+}
+
+/// On MariaDB a listener sleeps by waiting for a lock, whose name followed from the number of a connection. A stranger that
+/// had taken the next thousand could wake all listeners at will, each of which then connects anew.
+#[tokio::test]
+async fn a_neighbour_has_no_lock_that_a_listener_waits_for() {
+    let server = OneServer::new();
+    let mut stranger = stranger(&server).await;
+    for id in 1..200 {
+        take(&mut stranger, &format!("tenure-listener-{id}")).await;
+    }
+    let (store, mut admin) = (server.store(), server.admin().await);
+    let mut watch = store.watch(&name("listener"));
+    heard(&mut watch, |signal| matches!(signal, Signal::Resync)).await;
+    let asleep = "SELECT INFO FROM information_schema.PROCESSLIST WHERE INFO LIKE '%/* tenure%listener */ GET_LOCK%' \
+        AND ID <> CONNECTION_ID()";
+    let statement = async {
+        loop {
+            if let Some(statement) = admin.query_first::<String, _>(asleep).await.unwrap() {
+                return statement;
+            }
+        }
+    };
+    let statement = soon(statement).await;
+    let lock = statement.split('\'').nth(1).expect("a name").to_owned();
+    let holder = row(&mut stranger, &format!("SELECT IS_USED_LOCK('{lock}')")).await.remove(0);
+    assert!(holder.is_some(), "the connection for operations holds {lock}");
+    assert_ne!(holder, Some(stranger.id().to_string()), "{lock}");
+}
+
+/// Whoever may read may also lock what it reads, on this server: writers wait, until the server ends a transaction in which
+/// nothing happens. Nothing of ours can help it, and `docs/stores/mysql.md` says what does.
+#[tokio::test]
+async fn a_reader_who_locks_what_it_reads_is_ended_by_a_server_that_was_told_to() {
+    let server = OneServer::new();
+    let (store, space, place) = (Mysql::open(&server.url()).unwrap(), name("lock"), key(Kind::Node, "a"));
+    let first = must(&store, &space, put(&place, None, "1")).await;
+    let mut admin = server.admin().await;
+    for sql in [
+        "SET GLOBAL idle_transaction_timeout = 1",
+        "CREATE USER reader@'%'",
+        "GRANT SELECT ON * TO reader@'%'",
+    ] {
+        admin.query_drop(sql).await.unwrap();
+    }
+    let port = server.server().port();
+    let mut reader = connect(&format!("mysql://reader@127.0.0.1:{port}/{DATABASE}")).await;
+    for sql in ["BEGIN", "SELECT * FROM tenure_registers LOCK IN SHARE MODE"] {
+        reader.query_drop(sql).await.unwrap();
+    }
+    let beat = put(&place, Some(version(&first)), "2");
+    let written = async {
+        loop {
+            match store.write(&space, std::slice::from_ref(&beat)).await.as_deref() {
+                Ok([Outcome::Applied]) => return,
+                Ok([Outcome::Conflict(Some(found))]) if found.version == version(&beat) => return,
+                Ok([Outcome::Failed(_)]) | Err(_) => {}
+                other => panic!("{other:?}"),
+            }
+        }
+    };
+    soon(written).await;
+    assert!(reader.query_drop("SELECT 1").await.is_err(), "its connection was ended");
 }

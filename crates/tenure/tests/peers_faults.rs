@@ -8,14 +8,14 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use peers_kit::*;
-use tenure::store::{Fate, Outcome, Store};
-use tenure_testkit::linear::{Act, Op, Seen, check};
+use tenure::store::{Fate, Name, Outcome, Query, Store, Version, Write};
+use tenure_torture::linearizability::search::{RegisterAction, RegisterOperation, SetOutcome, check};
 
 /// Everything that was asked and answered, on one clock.
 #[derive(Default)]
 struct Notes {
     clock: AtomicU64,
-    ops: Mutex<Vec<Op>>,
+    ops: Mutex<Vec<RegisterOperation>>,
 }
 
 impl Notes {
@@ -23,8 +23,8 @@ impl Notes {
         self.clock.fetch_add(1, Ordering::SeqCst)
     }
 
-    fn add(&self, key: &str, from: u64, act: Act) {
-        self.ops.lock().unwrap().push(Op { key: key.to_owned(), act, from, to: self.now() });
+    fn add(&self, key: &str, from: u64, act: RegisterAction) {
+        self.ops.lock().unwrap().push(RegisterOperation { key: key.to_owned(), act, from, to: self.now() });
     }
 }
 
@@ -37,19 +37,19 @@ async fn bother(store: Arc<dyn Store>, notes: Arc<Notes>, stop: Arc<AtomicBool>,
         let from = notes.now();
         let Ok(found) = version(&*store, name).await else { continue };
         let found = found.map(|version| version as u64);
-        notes.add(name, from, Act::Read(found));
+        notes.add(name, from, RegisterAction::Read(found));
         let from = notes.now();
         let put =
             if (draw >> 40).is_multiple_of(4) && found.is_some() { None } else { Some(from << 8 | seed) };
         let mut write = put_or_delete(name, found, put);
-        write.ring = false;
+        write.notify = false;
         let seen = match store.write(&space(), &[write]).await.map(|mut outcomes| outcomes.remove(0)) {
-            Ok(Outcome::Applied) => Seen::Applied,
-            Ok(Outcome::Conflict(entry)) => Seen::Conflict(entry.map(|entry| entry.version.0 as u64)),
-            Ok(Outcome::Failed(error)) | Err(error) if error.fate() == Fate::NotApplied => Seen::Never,
-            _ => Seen::Unknown,
+            Ok(Outcome::Applied) => SetOutcome::Applied,
+            Ok(Outcome::Conflict(entry)) => SetOutcome::Conflict(entry.map(|entry| entry.version.0 as u64)),
+            Ok(Outcome::Failed(error)) | Err(error) if error.fate() == Fate::NotApplied => SetOutcome::Never,
+            _ => SetOutcome::Unknown,
         };
-        notes.add(name, from, Act::Set { expect: found, put, seen });
+        notes.add(name, from, RegisterAction::Set { expect: found, put, seen });
     }
 }
 
@@ -97,9 +97,42 @@ async fn histories_are_linearizable() {
     stop.store(true, Ordering::Release);
     futures_util::future::join_all(tasks).await;
     let ops = notes.ops.lock().unwrap();
-    let applied = ops.iter().filter(|op| matches!(op.act, Act::Set { seen: Seen::Applied, .. })).count();
+    let applied = ops
+        .iter()
+        .filter(|op| matches!(op.act, RegisterAction::Set { seen: SetOutcome::Applied, .. }))
+        .count();
     assert!(applied > 20, "only {applied} writes came through");
     if let Err(history) = check(&ops) {
         panic!("this cannot have happened:\n{history:#?}");
     }
+}
+
+/// The same request comes again, by way of whichever member, when the members have forgotten it: the register that it made, and
+/// that was deleted meanwhile, stays deleted.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_request_that_members_have_forgotten_is_not_carried_out_again() {
+    let town = Town::with(1, "&timeout=30s");
+    town.all_settled().await;
+    let member = town.member(0);
+    let ask = || {
+        let mut client = wire::Insider::at(town.address(0));
+        client.say(&wire::hello());
+        client.hear().expect("welcome");
+        client.say(&wire::write(5, 1, "x"));
+        client.hear().expect("an answer");
+    };
+    let fuzz = Name::new("fuzz").unwrap();
+    let query = Query { keys: vec![key("x")], kinds: Vec::new() };
+    ask();
+    let made = member.read(&fuzz, &query).await.unwrap();
+    assert_eq!(made[0].version, Version(9));
+    let delete = Write { put: None, ..put("x", Some(9), 0) };
+    assert!(matches!(member.write(&fuzz, &[delete]).await.unwrap()[..], [Outcome::Applied]));
+    for _ in 0..40 {
+        let entries =
+            (0..256).map(|_| async { member.write(&space(), &[put("y", Some(1), 2)]).await.unwrap() });
+        futures_util::future::join_all(entries).await;
+    }
+    ask();
+    assert!(member.read(&fuzz, &query).await.unwrap().is_empty(), "it came back");
 }

@@ -1,6 +1,6 @@
 //! Whatever is said to members, by strangers and by those who know the secret: they go on, and serve the others.
 //!
-//! What their decoders make of arbitrary bytes is tried beside them, in `store/peers/fuzz.rs`; here the bytes come by a
+//! What their decoders make of arbitrary bytes is tried beside them, in `stores/peers/src/fuzz.rs`; here the bytes come by a
 //! real connection to real processes.
 
 mod peers_kit;
@@ -115,7 +115,7 @@ fn converse(address: &str, hello: &[u8], frames: impl IntoIterator<Item = Vec<u8
 
 /// What a client could say, with some of its bytes replaced.
 fn changed(which: usize, changes: &[(Index, u8)]) -> Vec<u8> {
-    let frames = [wire::ping(), wire::ask_for_group(1), wire::read(2, "a"), wire::write(3, "a")];
+    let frames = [wire::ping(), wire::ask_for_group(1), wire::read(2, "a"), wire::write(3, 1, "a")];
     let mut frame = frames[which].clone();
     for (at, byte) in changes {
         let at = at.index(frame.len());
@@ -189,7 +189,8 @@ fn members_bear_whatever_is_said_to_them_and_serve_the_others() {
     let mut insider = Insider::at(&group.addresses[0]);
     insider.say(&wire::hello());
     assert_eq!(insider.hear().unwrap()[4], 1, "welcome");
-    insider.say(&wire::write(5, "right"));
-    let answer = [5, 5, 0, 0, 0, 0, 0, 0, 0, 1, 1, 0, 0, 0, 0];
-    assert_eq!(insider.hear().unwrap()[4..], answer, "one outcome: applied");
+    insider.say(&wire::write(5, u64::MAX, "right"));
+    let answer = insider.hear().unwrap();
+    assert_eq!(answer[4..13], [5, 5, 0, 0, 0, 0, 0, 0, 0]);
+    assert_eq!(answer[21..], [1, 1, 0, 0, 0, 0], "one outcome: applied");
 }

@@ -31,8 +31,8 @@ async fn votes(store: &Peers, addresses: &[&str]) {
     loop {
         let group = store.group().await;
         if let Ok(group) = &group
-            && group.seats.iter().all(|seat| seat.votes)
-            && group.seats.iter().map(|seat| seat.address.as_str()).eq(expected.iter().copied())
+            && group.members.iter().all(|member| member.votes)
+            && group.members.iter().map(|member| member.address.as_str()).eq(expected.iter().copied())
         {
             return;
         }
@@ -119,7 +119,7 @@ async fn a_group_that_lost_a_member_for_good_replaces_it() {
 async fn members_with_different_lists_do_not_begin() {
     let dir = tempfile::tempdir().unwrap();
     let secret = dir.path().join("secret");
-    std::fs::write(&secret, SECRET).unwrap();
+    write_secret(&secret, SECRET);
     let [a, b, c] = [free_address(), free_address(), free_address()];
     let open = |list: String, me: &str, nth: usize| {
         let place = dir.path().join(nth.to_string());
@@ -180,21 +180,21 @@ async fn a_raft_leader_that_is_closed_steps_aside_and_a_slow_disk_is_borne() {
     reads(&town.member((leader + 1) % 3), "x", last).await;
 }
 
-/// A witness stores and votes. It is elected only where nobody else has all of the log, and then hands it on.
+/// A voting-only member stores and votes. It is elected only where nobody else has all of the log, and then hands it on.
 #[tokio::test]
-async fn a_witness_never_stays_the_raft_leader() {
-    let town = Town::with_witness(3, "&timeout=30s");
+async fn a_voting_only_member_never_stays_the_raft_leader() {
+    let town = Town::with_voting_only(3, "&timeout=30s");
     town.all_settled().await;
     let client = town.client();
-    knows_witness(&client, town.address(2)).await;
+    knows_voting_only(&client, town.address(2)).await;
     must_write(&*client, put("x", None, 1)).await;
     for (away, version) in [(0, 1), (1, 2), (0, 3)] {
-        // One of the two others is away, and misses a write that the witness has.
+        // One of the two others is away, and misses a write that the voting-only member has.
         let stays = 1 - away;
         town.close(away).await;
         leads(&town, stays).await;
         must_write(&*client, put("x", Some(version), version + 1)).await;
-        // It comes back, and the one that knows all leaves: the witness alone can tell, and lets the other lead.
+        // It comes back, and the one that knows all leaves: the voting-only member alone can tell, and lets the other lead.
         town.close(stays).await;
         town.start(away);
         leads(&town, away).await;
@@ -204,13 +204,14 @@ async fn a_witness_never_stays_the_raft_leader() {
     }
 }
 
-/// Waits until whoever is asked has met the witness, and knows it for one.
-async fn knows_witness(client: &Peers, address: &str) {
+/// Waits until whoever is asked has met the voting-only member, and knows it for one.
+async fn knows_voting_only(client: &Peers, address: &str) {
     let started = Instant::now();
     loop {
-        let shown = client.group().await.map(|group| group.seats).unwrap_or_default();
-        let witnesses: Vec<_> = shown.iter().filter(|seat| seat.witness).map(|seat| &*seat.address).collect();
-        if witnesses == [address] {
+        let shown = client.group().await.map(|group| group.members).unwrap_or_default();
+        let voting_only: Vec<_> =
+            shown.iter().filter(|member| member.voting_only).map(|member| &*member.address).collect();
+        if voting_only == [address] {
             return;
         }
         assert!(started.elapsed() < EVENTUALLY, "{shown:?}");
@@ -256,7 +257,8 @@ async fn a_member_that_was_away_for_long_is_sent_a_snapshot() {
 async fn a_hundred_clients_stand_for_one_role() {
     let town = settled(3).await;
     let stand = async |nth: usize| {
-        let node = Node::with_store(town.client()).name(format!("c{nth}")).ttl(Duration::from_secs(30));
+        let node =
+            Node::builder_with_store(town.client()).name(format!("c{nth}")).ttl(Duration::from_secs(30));
         let node = node.start().await.unwrap();
         let candidate = node.candidate("r").await.unwrap();
         (node, candidate)
@@ -285,7 +287,7 @@ async fn hints_come_from_whichever_member_is_left() {
         let heard = async {
             loop {
                 match watch.next().await.expect("the watch goes on") {
-                    Signal::Changed(entry) if entry.key == key(&name) => return,
+                    Signal::Changed(changed) if changed == key(&name) => return,
                     // It was away: whoever is told to look again finds it.
                     Signal::Resync if version(&*client, &name).await.is_ok_and(|found| found.is_some()) => {
                         return;

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use peers_kit::EVENTUALLY;
 use peers_kit::processes::{Processes, be_a_member};
-use tenure_testkit::judge::{self, Case, Note, Tail, Terms, What};
+use tenure_torture::judge::{self, JudgeCase, JudgeTerms, Note, NoteKind, NoteReader};
 
 const TTL: Duration = Duration::from_secs(2);
 
@@ -24,7 +24,7 @@ const MEMBER: &[&str] = &["--exact", "member_process", "--nocapture"];
 /// A node on each member, all standing for one role.
 struct Election {
     group: Processes,
-    tail: Tail,
+    tail: NoteReader,
     notes: Vec<Note>,
     /// Under which token each node works.
     working: BTreeMap<usize, u64>,
@@ -33,7 +33,7 @@ struct Election {
 impl Election {
     fn of(count: usize) -> Self {
         let mut group = Processes::linked(count).standing(TTL);
-        let tail = Tail::of(&group.notes());
+        let tail = NoteReader::of(&group.notes());
         group.start_all(MEMBER);
         Self { group, tail, notes: Vec::new(), working: BTreeMap::new() }
     }
@@ -53,7 +53,7 @@ impl Election {
     /// Takes in what was written down since.
     fn read_on(&mut self) {
         for note in self.tail.read_on().unwrap() {
-            if let What::Work { token, on, .. } = &note.what {
+            if let NoteKind::Work { token, on, .. } = &note.what {
                 let nth = note.node[1..].parse().unwrap();
                 if *on {
                     self.working.insert(nth, *token);
@@ -112,15 +112,17 @@ impl Election {
         self.group.power_loss();
         self.read_on();
         let patient = Duration::from_secs(30);
-        let terms = Terms {
+        let terms = JudgeTerms {
             bound: patient,
             allowance: patient,
             recovery: patient,
+            reconnect: patient,
             wind_down: patient,
             expected: (0, 0),
+            roles: Vec::new(),
         };
         self.notes.sort_by_key(|note| note.t);
-        let verdict = judge::judge(&Case { notes: self.notes, injected: Vec::new(), terms });
+        let verdict = judge::judge(&JudgeCase { notes: self.notes, injected: Vec::new(), terms });
         verdict.assert_sound();
         assert!(verdict.acts > 0 && verdict.operations > 0, "nothing was judged");
     }
@@ -198,7 +200,7 @@ fn two_against_two() {
     let before = election.notes.len();
     std::thread::sleep(2 * TTL);
     election.read_on();
-    let began = |note: &Note| matches!(note.what, What::Work { on: true, .. });
+    let began = |note: &Note| matches!(note.what, NoteKind::Work { on: true, .. });
     assert!(!election.notes[before..].iter().any(began), "half is no majority");
     election.recover();
     election.end();

@@ -21,12 +21,11 @@ async fn strangers_are_refused_and_told_why() {
     let town = settled_one().await;
     let dir = tempfile::tempdir().unwrap();
     let secret = dir.path().join("secret");
-    std::fs::write(&secret, "another secret altogether").unwrap();
+    write_secret(&secret, &Peers::new_secret());
     let url = format!("peers://{}?secret-file={}", town.address(0), secret.display());
     let error = version(&Peers::open(&url).unwrap(), "x").await.unwrap_err();
     assert!(error.to_string().contains("the secret is another one there"), "{error}");
     assert_eq!(error.retry(), Retry::Never);
-    assert!(!error.to_string().contains("altogether"));
     let url = format!("{}&cluster=other", town.url());
     let error = version(&Peers::open(&url).unwrap(), "x").await.unwrap_err();
     assert!(error.to_string().contains("cluster \"tenure\", not of \"other\""), "{error}");
@@ -111,11 +110,17 @@ async fn certificates_of_the_authority_are_let_in_and_nobody_else() {
         assert_eq!(error.retry(), Retry::Never, "{error}");
         assert!(error.to_string().contains("ca, cert and key"), "{error}");
     }
-    std::fs::write(files.path().join("secret"), SECRET).unwrap();
+    write_secret(&files.path().join("secret"), SECRET);
     let secret = files.path().join("secret");
     let url = format!("peers://{}?secret-file={}", addresses.join(","), secret.display());
     let error = version(&Peers::open(&url).unwrap(), "x").await.unwrap_err();
     assert!(error.to_string().contains("one side has a secret"), "{error}");
+    // The certificate of a client changes no members, and that of a member does.
+    let refused = client.remove(&addresses[1]).await.unwrap_err();
+    assert!(refused.to_string().contains("clients do not change the members"), "{refused}");
+    let operator = Peers::open(&self::url(&addresses, files.path(), "ca", "member")).unwrap();
+    operator.add("127.0.0.1:1").await.unwrap();
+    operator.remove("127.0.0.1:1").await.unwrap();
     // The certificate of a client makes nobody a member.
     members[2].close().await;
     let impostor = open(2, "client", "&timeout=2s");
@@ -133,4 +138,33 @@ async fn certificates_of_the_authority_are_let_in_and_nobody_else() {
         put("y", None, 1),
     )
     .await;
+}
+
+/// Who knows the secret of clients reads and writes, and that is all.
+#[tokio::test]
+async fn a_client_neither_changes_the_members_nor_becomes_one() {
+    let town = settled_one().await;
+    let dir = tempfile::tempdir().unwrap();
+    let (group, clients) = (dir.path().join("group"), dir.path().join("clients"));
+    write_secret(&group, SECRET);
+    write_secret(&clients, &Peers::client_secret(&group).unwrap());
+    let url = format!("peers://{}?client-secret-file={}&timeout=30s", town.address(0), clients.display());
+    let client = Peers::open(&url).unwrap();
+    must_write(&client, put("y", None, 1)).await;
+    assert_eq!(client.group().await.unwrap().members.len(), 1);
+    for refused in [client.add("127.0.0.1:1").await, client.remove(town.address(0)).await] {
+        let refused = refused.unwrap_err();
+        assert!(refused.to_string().contains("clients do not change the members"), "{refused}");
+        assert_eq!(refused.retry(), Retry::Never);
+    }
+    assert_eq!(client.group().await.unwrap().members.len(), 1);
+    let member = Peers::open(&format!("{url}&me={}", free_address())).unwrap_err();
+    assert!(member.to_string().contains("secret-file=PATH"), "{member}");
+    // What clients know is not the secret of the group.
+    let url = format!("peers://{}?secret-file={}&timeout=5s", town.address(0), clients.display());
+    let error = version(&Peers::open(&url).unwrap(), "x").await.unwrap_err();
+    assert!(error.to_string().contains("the secret is another one there"), "{error}");
+    // Whoever knows that may do both.
+    town.client().add("127.0.0.1:1").await.unwrap();
+    town.client().remove("127.0.0.1:1").await.unwrap();
 }

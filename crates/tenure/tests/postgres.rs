@@ -10,10 +10,10 @@ use std::time::Duration;
 use async_trait::async_trait;
 use postgres_kit::{OneServer, sql};
 use server_kit::stories::Stage;
-use server_kit::{certificates, get, heard, key, must, name, put, soon, version};
+use server_kit::{certificates, get, heard, key, must, name, one, put, soon, until_it_works, version};
 use tempfile::TempDir;
 use tenure::store::{Class, Fate, Kind, Outcome, Postgres, Retry, SharedStore, Signal, Store, Write, open};
-use tenure_testkit::servers::postgres::pgbouncer;
+use tenure_torture::servers::postgres::pgbouncer;
 
 mod postgres {
     use super::*;
@@ -58,6 +58,21 @@ impl Stage for OneServer {
         told.map_err(|error| error.as_db_error().map_or(error.to_string(), |told| told.message().to_owned()))
     }
 
+    async fn make_login(&self, login: &str) {
+        self.by_hand(&format!("CREATE ROLE {login} LOGIN")).await.expect("a superuser may");
+    }
+
+    async fn said_to(&self, login: &str, sql: &str) -> Result<usize, String> {
+        let url = self.server().url(login, "postgres");
+        let told = postgres_kit::sql(&url).await.query(sql, &[]).await;
+        let told = told.map(|rows| rows.len());
+        told.map_err(|error| error.as_db_error().map_or(error.to_string(), |told| told.message().to_owned()))
+    }
+
+    fn store_of(&self, login: &str) -> SharedStore {
+        store(&self.server().url(login, "postgres"))
+    }
+
     fn drop_tables(&self) -> &'static str {
         "DROP TABLE tenure_registers, tenure_schema CASCADE"
     }
@@ -82,22 +97,25 @@ fn store(url: &str) -> SharedStore {
 }
 
 #[tokio::test]
-async fn a_healthy_server_is_class_b_and_rings() {
+async fn a_healthy_server_is_class_b_and_notifies() {
     let server = OneServer::new();
     let described = server.store().describe().await.unwrap();
-    assert_eq!((described.class, described.rings), (Class::B, true));
-    assert_eq!(described.remarks, [""; 0]);
+    assert_eq!((described.class, described.notifies), (Class::B, true));
+    assert!(
+        matches!(&described.remarks[..], [excess] if excess.contains("wider than needed")),
+        "{described:?}"
+    );
     assert!(described.about.contains("PostgreSQL 1"), "{}", described.about);
     assert_eq!(server.store().describe().await.unwrap().identity, described.identity);
 }
 
 #[tokio::test]
-async fn behind_a_transaction_pooler_all_but_the_bell_works() {
+async fn behind_a_transaction_pooler_all_but_notifications_works() {
     let server = OneServer::new();
     let pooler = pgbouncer(&server.server());
     let store = store(&format!("postgres://postgres@{}/postgres", pooler.address()));
     let described = store.describe().await.unwrap();
-    assert!(!described.rings && described.class == Class::B, "{described:?}");
+    assert!(!described.notifies && described.class == Class::B, "{described:?}");
     assert!(described.remarks.iter().any(|remark| remark.contains("pooler")), "{described:?}");
     let (space, place) = (name("pooled"), key(Kind::Node, "a"));
     let first = must(&*store, &space, put(&place, None, "1")).await;
@@ -162,8 +180,77 @@ async fn a_user_who_may_not_make_tables_is_told_which_grants_it_needs() {
     admin.batch_execute(grants).await.unwrap();
     let app = store(&url);
     let described = app.describe().await.unwrap();
-    assert!(described.class == Class::B && described.rings, "{described:?}");
+    assert!(described.class == Class::B && described.notifies, "{described:?}");
+    assert_eq!(described.remarks, [""; 0]);
+    admin.batch_execute("GRANT INSERT ON tenure_registers TO PUBLIC").await.unwrap();
+    let remarks = app.describe().await.unwrap().remarks;
+    assert!(matches!(&remarks[..], [excess] if excess.contains("every login can write")), "{remarks:?}");
     must(&*app, &name("least"), put(&key(Kind::Node, "a"), None, "1")).await;
+}
+
+/// Two logins whose search paths lead elsewhere, and who may make tables there.
+async fn ann_and_bob(server: &OneServer) -> [String; 2] {
+    let setup = "CREATE SCHEMA a; CREATE SCHEMA b; CREATE ROLE ann LOGIN; CREATE ROLE bob LOGIN;
+        GRANT ALL ON SCHEMA a, b TO ann, bob; ALTER ROLE ann SET search_path = a; ALTER ROLE bob SET search_path = b;
+        ALTER DEFAULT PRIVILEGES FOR ROLE ann GRANT ALL ON TABLES TO bob";
+    server.admin().await.batch_execute(setup).await.unwrap();
+    ["ann", "bob"].map(|user| server.server().url(user, "postgres"))
+}
+
+#[tokio::test]
+async fn two_search_paths_are_never_two_stores_by_accident() {
+    let server = OneServer::new();
+    let [ann, bob] = ann_and_bob(&server).await;
+    let (space, place) = (name("one"), key(Kind::Node, "a"));
+    let first = must(&*store(&ann), &space, put(&place, None, "1")).await;
+    let refused = store(&bob).write(&space, &[put(&place, None, "2")]).await.unwrap_err();
+    assert!(refused.to_string().contains("schema=a"), "{refused}");
+    assert_eq!((refused.fate(), refused.retry()), (Fate::NotApplied, Retry::Never));
+    let told = store(&format!("{bob}?schema=a"));
+    assert_eq!(get(&*told, &space, &place).await.unwrap().version, version(&first), "one store");
+    // A store of its own is one that was asked for. It is another login's, and troubles nobody whose path leads elsewhere;
+    // of two that could be meant by one and the same login, everybody has to say which.
+    let own = store(&format!("{bob}?schema=b"));
+    must(&*own, &space, put(&place, None, "2")).await;
+    store(&ann).describe().await.expect("its path leads to a");
+    server.admin().await.batch_execute("ALTER TABLE b.tenure_schema OWNER TO ann").await.unwrap();
+    let refused = store(&ann).describe().await.unwrap_err();
+    assert!(refused.to_string().contains("several schemas (a, b)"), "{refused}");
+    let both = [store(&format!("{ann}?schema=a")), told];
+    assert_eq!(both[0].describe().await.unwrap().identity, both[1].describe().await.unwrap().identity);
+    assert_ne!(own.describe().await.unwrap().identity, both[0].describe().await.unwrap().identity);
+}
+
+/// Somebody whose search path leads to a table of the same name first.
+#[tokio::test]
+async fn functions_write_to_the_tables_beside_them() {
+    let server = OneServer::new();
+    let [ann, _] = ann_and_bob(&server).await;
+    let (space, place) = (name("one"), key(Kind::Node, "a"));
+    must(&*store(&ann), &space, put(&place, None, "1")).await;
+    let admin = server.admin().await;
+    admin.batch_execute("CREATE TABLE b.tenure_registers (LIKE a.tenure_registers)").await.unwrap();
+    let call = "SET search_path = b, a; SELECT tenure_write_v2('one', '{1}', '{node}', '{b}', '{NULL}', '{v}', '{NULL}',
+        '{x}', '{f}', '{NULL}', 1000)";
+    admin.batch_execute(call).await.unwrap();
+    let count = async |table: &str| {
+        let ask = format!("SELECT count(*) FROM {table}");
+        admin.query_one(&ask, &[]).await.unwrap().get::<_, i64>(0)
+    };
+    assert_eq!((count("a.tenure_registers").await, count("b.tenure_registers").await), (2, 0));
+}
+
+/// A setting of the login that weakens a commit is overruled to the end of the transaction.
+#[tokio::test]
+async fn a_login_that_does_not_wait_for_the_disk_waits_for_ours() {
+    let server = OneServer::new();
+    server.store().describe().await.unwrap();
+    let admin = server.admin().await;
+    let call = "SET synchronous_commit = off; BEGIN;
+        SELECT tenure_write_v2('one', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', 1000)";
+    admin.batch_execute(call).await.unwrap();
+    let shown = admin.query_one("SHOW synchronous_commit", &[]).await.unwrap();
+    assert_eq!(shown.get::<_, &str>(0), "on");
 }
 
 #[tokio::test]
@@ -209,21 +296,42 @@ async fn a_write_stuck_behind_a_lock_is_given_up_by_the_server_and_never_comes_l
     must(&*store, &space, put(&place, Some(version(&first)), "3")).await;
 }
 
+/// A notification names a register; PostgreSQL would refuse a payload of 8000 bytes, and with it the write.
 #[tokio::test]
-async fn what_is_too_large_for_a_notification_is_read() {
+async fn a_register_of_any_size_is_notified() {
     let server = OneServer::new();
     let (writer, watcher, space) = (server.store(), server.store(), name("large"));
-    assert!(watcher.describe().await.unwrap().rings);
+    assert!(watcher.describe().await.unwrap().notifies);
     let mut watch = watcher.watch(&space);
-    for size in [7_000, 7_900, 8_000, 100_000] {
+    for size in [7_000, 8_000, 100_000] {
         let write = put(&key(Kind::Node, &format!("n{size}")), None, &"é".repeat(size / 2));
         let write = must(&*writer, &space, write).await;
         let signal = heard(&mut watch, |_| true).await;
-        assert!(
-            matches!(&signal, Signal::Changed(found) if found.version == version(&write)),
-            "{size}: {signal:?}"
-        );
+        assert!(matches!(&signal, Signal::Changed(changed) if *changed == write.key), "{size}: {signal:?}");
     }
+}
+
+/// Tables that were made anew are another memory, with another channel: the connection that listens follows.
+#[tokio::test]
+async fn changes_are_heard_on_the_channel_of_the_memory_that_there_is() {
+    let server = OneServer::new();
+    let (writer, watcher, space) = (server.store(), server.store(), name("anew"));
+    assert!(watcher.describe().await.unwrap().notifies);
+    let mut watch = watcher.watch(&space);
+    must(&*writer, &space, put(&key(Kind::Node, "a"), None, "1")).await;
+    server.admin().await.batch_execute("DROP TABLE tenure_registers, tenure_schema CASCADE").await.unwrap();
+    let noticed = async {
+        while watcher.read(&space, &one(&key(Kind::Node, "a"))).await.is_err() {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    soon(noticed).await;
+    heard(&mut watch, |signal| matches!(signal, Signal::Forgot)).await;
+    // The connection that listens was opened anew, and says so.
+    heard(&mut watch, |signal| matches!(signal, Signal::Resync)).await;
+    until_it_works(&*writer).await;
+    let write = must(&*writer, &space, put(&key(Kind::Node, "b"), None, "1")).await;
+    heard(&mut watch, |signal| matches!(signal, Signal::Changed(changed) if *changed == write.key)).await;
 }
 
 /// Beats leave nothing behind in the index, and what is refused leaves nothing at all.
@@ -234,7 +342,7 @@ async fn beats_are_heap_only_updates_and_conflicts_write_nothing() {
     let mut last = must(&*store, &space, put(&key(Kind::Node, "a"), None, "0")).await;
     for beat in 0..200 {
         let next = put(&last.key, Some(version(&last)), &beat.to_string());
-        last = must(&*store, &space, Write { ring: false, ..next }).await;
+        last = must(&*store, &space, Write { notify: false, ..next }).await;
     }
     let row = "SELECT xmin::text, ctid::text FROM tenure_registers";
     let before: (String, String) =
@@ -282,7 +390,7 @@ async fn a_wrong_password_and_a_wrong_host_are_said_without_showing_secrets() {
     };
     let error = soon(refused).await;
     assert!(error.contains("pg_hba.conf") && !error.contains("hunter2"), "{error}");
-    let nowhere = format!("postgres://ann:hunter2@127.0.0.1:{}/x", tenure_testkit::servers::free_port());
+    let nowhere = format!("postgres://ann:hunter2@127.0.0.1:{}/x", tenure_torture::servers::free_port());
     let error = store(&nowhere).describe().await.unwrap_err();
     assert_eq!((error.fate(), error.retry()), (Fate::NotApplied, Retry::Soon));
     let shown = format!("{error} {error:?} {:?}", store(&nowhere));

@@ -8,12 +8,12 @@ use std::time::Duration;
 
 use postgres_kit::{OneServer, sever};
 use server_kit::{heard, name, soon};
-use tenure::clock::KernelEntropy;
-use tenure::event::What;
-use tenure::store::{Evidence, SessionId, SharedStore, Signal, Takeover, open};
+use tenure::event::EventKind;
+use tenure::store::entropy::KernelEntropy;
+use tenure::store::{Evidence, LivenessLocks as _, SessionId, SharedStore, Signal, Takeover, open};
 use tenure::{Candidate, Node, Tenure};
 use tenure_core::Entropy;
-use tenure_testkit::servers::postgres::pgbouncer;
+use tenure_torture::servers::postgres::pgbouncer;
 
 /// The lease lasts longer than anything here is waited for: only the server can have told.
 const TTL: Duration = Duration::from_secs(600);
@@ -24,7 +24,8 @@ fn handle(server: &OneServer, own: &str) -> SharedStore {
 }
 
 async fn node(store: SharedStore, name: &str) -> (Node, Candidate) {
-    let node = Node::with_store(store).name(name).ttl(TTL).takeover(Takeover::OnDisconnect).grace(GRACE);
+    let node =
+        Node::builder_with_store(store).name(name).ttl(TTL).takeover(Takeover::OnDisconnect).grace(GRACE);
     let node = node.start().await.expect("it starts");
     let candidate = node.candidate("scheduler").await.expect("it stands");
     (node, candidate)
@@ -98,18 +99,20 @@ async fn locks_are_neither_leaked_nor_taken_twice() {
     let store = handle(&server, "holder");
     let sessions: Vec<SessionId> = (0..20).map(|_| SessionId(KernelEntropy.nonce())).collect();
     for session in &sessions {
-        let witness = store.attest(&space, *session, Takeover::OnDisconnect).await.unwrap();
-        assert!(witness.is_some_and(|witness| witness.connection));
-        assert!(store.attest(&space, *session, Takeover::OnDisconnect).await.unwrap().is_none());
+        let lock = store.liveness().acquire_lock(&space, *session, Takeover::OnDisconnect).await.unwrap();
+        assert!(lock.is_some_and(|lock| lock.connection));
+        assert!(
+            store.liveness().acquire_lock(&space, *session, Takeover::OnDisconnect).await.unwrap().is_none()
+        );
     }
     assert_eq!(locks(&admin).await, 20);
-    sessions[..10].iter().for_each(|session| store.release(&space, *session));
+    sessions[..10].iter().for_each(|session| store.liveness().release_lock(&space, *session));
     until_locks(&admin, 10).await;
     sever(&admin, "holder").await;
     until_locks(&admin, 0).await;
     server_kit::until_it_works(&*store).await;
     for session in &sessions {
-        let again = store.attest(&space, *session, Takeover::OnDisconnect).await;
+        let again = store.liveness().acquire_lock(&space, *session, Takeover::OnDisconnect).await;
         assert!(!matches!(again, Ok(Some(_))), "taken again");
     }
 }
@@ -121,17 +124,17 @@ async fn behind_a_pooler_on_disconnect_is_refused_and_said() {
     let pooler = pgbouncer(&server.server());
     let store = open(&format!("postgres://postgres@{}/postgres", pooler.address())).unwrap();
     let described = store.describe().await.unwrap();
-    assert!(!described.witnesses_disconnect);
+    assert!(!described.connection_liveness_locks);
     assert!(
         described.remarks.iter().any(|remark| remark.contains("on-disconnect is refused")),
         "{described:?}"
     );
     let (told, mut events) = tokio::sync::mpsc::unbounded_channel();
-    let node = Node::with_store(store).name("a").takeover(Takeover::OnDisconnect);
-    let node = node.listen(move |event| drop(told.send(event.what.clone())));
+    let node = Node::builder_with_store(store).name("a").takeover(Takeover::OnDisconnect);
+    let node = node.listen(move |event| drop(told.send(event.kind.clone())));
     let node = node.start().await.unwrap();
     let candidate = node.candidate("scheduler").await.unwrap();
-    let refused = async { while !matches!(events.recv().await, Some(What::NoWitness { .. })) {} };
+    let refused = async { while !matches!(events.recv().await, Some(EventKind::NoLivenessLock { .. })) {} };
     soon(refused).await;
     let tenure = soon(candidate.elected()).await.expect("the rest works");
     assert_eq!(takeovers(&server.admin().await).await, BTreeSet::from(["strict".to_owned()]));
@@ -165,21 +168,21 @@ async fn a_lock_of_another_server_is_no_evidence() {
     let (owner, watcher, stranger, space) =
         (server.store(), server.store(), other.store(), name("elsewhere"));
     let session = SessionId(KernelEntropy.nonce());
-    let witness = owner.attest(&space, session, Takeover::OnDisconnect).await.unwrap().unwrap();
+    let lock = owner.liveness().acquire_lock(&space, session, Takeover::OnDisconnect).await.unwrap().unwrap();
     let own = SessionId(KernelEntropy.nonce());
     let there = other.store();
-    let named = there.attest(&space, own, Takeover::OnDisconnect).await.unwrap().unwrap();
+    let named = there.liveness().acquire_lock(&space, own, Takeover::OnDisconnect).await.unwrap().unwrap();
     let (mut here, mut elsewhere) = (watcher.watch(&space), stranger.watch(&space));
     for store in [&watcher, &stranger] {
-        store.attend(&space, session, &witness.id, Takeover::OnDisconnect);
+        store.liveness().watch_lock(&space, session, &lock.id, Takeover::OnDisconnect);
     }
-    stranger.attend(&space, own, &named.id, Takeover::OnDisconnect);
+    stranger.liveness().watch_lock(&space, own, &named.id, Takeover::OnDisconnect);
     owner.close().await;
-    heard(&mut here, |signal| matches!(signal, Signal::Witnessed(_))).await;
+    heard(&mut here, |signal| matches!(signal, Signal::Evidence(_))).await;
     there.close().await;
-    let told = heard(&mut elsewhere, |signal| matches!(signal, Signal::Witnessed(_))).await;
+    let told = heard(&mut elsewhere, |signal| matches!(signal, Signal::Evidence(_))).await;
     assert!(
-        matches!(&told, Signal::Witnessed(Evidence::Disconnected { session, .. }) if *session == own),
+        matches!(&told, Signal::Evidence(Evidence::Disconnected { session, .. }) if *session == own),
         "{told:?}"
     );
 }

@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex};
 use async_trait::async_trait;
 use tenure::conformance::Harness;
 use tenure::store::{Redis, SharedStore};
-use tenure_testkit::servers::Server;
-use tenure_testkit::servers::redis::{DURABLE, FORGETFUL, start, start_in};
+use tenure_torture::servers::Server;
+use tenure_torture::servers::redis::{DURABLE, FORGETFUL, start, start_in};
 
 const PASSWORD: &str = "correct-horse-battery";
 

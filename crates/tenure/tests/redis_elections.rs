@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use futures_util::StreamExt;
 use futures_util::future::{join_all, select_all};
-use tenure::event::What;
-use tenure::{Candidate, Held, Node, Tenure, Token};
-use tenure_testkit::servers::redis::{DURABLE, FORGETFUL, ask, start, start_in, tell};
+use tenure::event::EventKind;
+use tenure::{Candidate, Node, Tenure, Token, WorkOutcome};
+use tenure_torture::servers::redis::{DURABLE, FORGETFUL, command, query, start, start_in};
 
 const TTL: Duration = Duration::from_secs(1);
 /// Long enough for anything that happens at all.
@@ -23,7 +23,7 @@ fn url(server: SocketAddr) -> String {
 }
 
 async fn node(server: SocketAddr, name: &str) -> Node {
-    Node::connect(url(server)).name(name).ttl(TTL).start().await.unwrap()
+    Node::builder(url(server)).name(name).ttl(TTL).start().await.unwrap()
 }
 
 async fn nodes(server: SocketAddr, count: usize) -> Vec<(Node, Candidate)> {
@@ -61,12 +61,13 @@ async fn a_flush_ends_the_tenure_and_is_followed_by_a_quarantine_and_a_higher_to
         let (tenure, _) = elected(&nodes).await;
         let token = tenure.token();
         soon(seen_by_all(&nodes, token)).await;
-        tell(server.address(), &["FLUSHALL"]);
+        command(server.address(), &["FLUSHALL"]);
         let held = soon(tenure.hold(|_| std::future::pending::<()>())).await;
-        assert!(matches!(held, Held::Lost(_)));
+        assert!(matches!(held, WorkOutcome::Lost(_)));
         let (again, _) = elected(&nodes).await;
         assert!(again.token() > token, "{} after {token}", again.token());
-        soon(async { while !matches!(alarms.next().await.unwrap().what, What::Quarantined { .. }) {} }).await;
+        soon(async { while !matches!(alarms.next().await.unwrap().kind, EventKind::Quarantined { .. }) {} })
+            .await;
     }
 }
 
@@ -84,10 +85,11 @@ async fn a_server_without_persistence_elects_after_a_quarantine_and_says_why() {
     let port = server.port();
     let _server = start_in(server.crash(), port, FORGETFUL);
     let held = soon(tenure.hold(|_| std::future::pending::<()>())).await;
-    assert!(matches!(held, Held::Lost(_)));
+    assert!(matches!(held, WorkOutcome::Lost(_)));
     let (again, _) = elected(&nodes).await;
     assert!(again.token() > token);
-    soon(async { while !matches!(alarms.next().await.unwrap().what, What::Quarantined { .. }) {} }).await;
+    soon(async { while !matches!(alarms.next().await.unwrap().kind, EventKind::Quarantined { .. }) {} })
+        .await;
 }
 
 /// What designs like this one ask a server for, and what this one never does.
@@ -100,7 +102,7 @@ async fn nothing_is_scanned_nothing_expires_and_nobody_asks_the_server_for_the_t
         soon(seen_by_all(&nodes, tenure.token())).await;
         tokio::time::sleep(TTL).await;
     }
-    let statistics = ask(server.address(), &["INFO", "commandstats"]);
+    let statistics = query(server.address(), &["INFO", "commandstats"]);
     assert!(statistics.contains("cmdstat_evalsha:"), "{statistics}");
     for never in ["keys", "scan", "expire", "pexpire", "time", "setex", "psetex", "setnx"] {
         assert!(!statistics.contains(&format!("cmdstat_{never}:")), "{statistics}");

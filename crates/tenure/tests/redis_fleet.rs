@@ -7,8 +7,8 @@ use std::time::Duration;
 use sqlite_kit::{EPOCH, fresh_space, node, put};
 use tenure::Node;
 use tenure::store::{Class, Kind, Outcome, Query, Redis, Store};
-use tenure_testkit::servers::Server;
-use tenure_testkit::servers::redis::{FORGETFUL, ask, sentinel, start, tell};
+use tenure_torture::servers::Server;
+use tenure_torture::servers::redis::{FORGETFUL, command, query, sentinel, start};
 
 const TTL: Duration = Duration::from_secs(1);
 /// Long enough for anything that happens at all.
@@ -21,7 +21,7 @@ async fn soon<T>(future: impl Future<Output = T>) -> T {
 /// Waits until a server says so.
 async fn until(server: &Server, question: &[&str], part: &str) {
     soon(async {
-        while !ask(server.address(), question).contains(part) {
+        while !query(server.address(), question).contains(part) {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     })
@@ -43,7 +43,7 @@ async fn sentinels_are_followed_to_the_new_primary() {
     assert!(described.remarks.iter().any(|remark| remark.contains("Sentinel")), "{:?}", described.remarks);
     // With the only replica promoted nobody could acknowledge, so the nodes ask for none.
     let url = url.replace("wait=1&", "");
-    let node = Node::connect(&url).name("a").ttl(TTL).start().await.unwrap();
+    let node = Node::builder(&url).name("a").ttl(TTL).start().await.unwrap();
     let candidate = node.candidate("scheduler").await.unwrap();
     let tenure = soon(candidate.elected()).await.unwrap();
     let token = tenure.token();
@@ -52,7 +52,7 @@ async fn sentinels_are_followed_to_the_new_primary() {
     drop(tenure);
     let again = soon(candidate.elected()).await.unwrap();
     assert!(again.token() > token);
-    assert!(ask(replica.address(), &["INFO", "replication"]).contains("role:master"));
+    assert!(query(replica.address(), &["INFO", "replication"]).contains("role:master"));
 }
 
 /// All registers of a namespace are in one slot; whichever node is asked first, the right one is found.
@@ -60,11 +60,11 @@ async fn sentinels_are_followed_to_the_new_primary() {
 async fn a_redis_cluster_is_followed_to_the_node_that_has_the_namespace() {
     let settings = ["--cluster-enabled", "yes", "--cluster-config-file", "nodes.conf"];
     let (one, two) = (start(&settings), start(&settings));
-    tell(one.address(), &["CLUSTER", "ADDSLOTSRANGE", "0", "8191"]);
-    tell(two.address(), &["CLUSTER", "ADDSLOTSRANGE", "8192", "16383"]);
-    tell(one.address(), &["CLUSTER", "SET-CONFIG-EPOCH", "1"]);
-    tell(two.address(), &["CLUSTER", "SET-CONFIG-EPOCH", "2"]);
-    tell(one.address(), &["CLUSTER", "MEET", "127.0.0.1", &two.port().to_string()]);
+    command(one.address(), &["CLUSTER", "ADDSLOTSRANGE", "0", "8191"]);
+    command(two.address(), &["CLUSTER", "ADDSLOTSRANGE", "8192", "16383"]);
+    command(one.address(), &["CLUSTER", "SET-CONFIG-EPOCH", "1"]);
+    command(two.address(), &["CLUSTER", "SET-CONFIG-EPOCH", "2"]);
+    command(one.address(), &["CLUSTER", "MEET", "127.0.0.1", &two.port().to_string()]);
     until(&one, &["CLUSTER", "INFO"], "cluster_state:ok").await;
     until(&two, &["CLUSTER", "INFO"], "cluster_state:ok").await;
     let store = Redis::open(&format!("redis://{}", one.address())).unwrap();
@@ -78,7 +78,8 @@ async fn a_redis_cluster_is_followed_to_the_node_that_has_the_namespace() {
         let query = Query { keys: Vec::new(), kinds: vec![(EPOCH, Kind::Node)] };
         assert_eq!(store.read(&space, &query).await.unwrap().len(), 2);
     }
-    let kept =
-        |server: &Server| ask(server.address(), &["DBSIZE"]).trim_start_matches(':').parse::<u64>().unwrap();
+    let kept = |server: &Server| {
+        query(server.address(), &["DBSIZE"]).trim_start_matches(':').parse::<u64>().unwrap()
+    };
     assert_eq!((kept(&one) > 0, kept(&two) > 0), (true, true), "both nodes have some");
 }

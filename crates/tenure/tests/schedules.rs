@@ -5,13 +5,13 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use tenure::ledger::{Record, Run, RunState};
-use tenure::operator::Act;
-use tenure::schedule::{OnStop, Overlap, Place, RunContext, Schedule, Task, TaskSettings};
+use tenure::ledger::{RunRecord, RunState, TaskRecord};
+use tenure::operator::OperatorAction;
+use tenure::schedule::{OverlapPolicy, RunContext, Schedule, StopPolicy, Task, TaskPlacement, TaskSettings};
 use tenure::store::{Fate, Kind, Outcome, Query, Store};
-use tenure::testing::{Memory, on};
-use tenure::work::{Group, Mode};
-use tenure::{Name, Node, Operator, Token, Wall};
+use tenure::testing::{Memory, node_on};
+use tenure::work::{WorkMode, WorkerGroup};
+use tenure::{Name, Node, Operator, Timestamp, Token};
 use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
 
@@ -49,7 +49,7 @@ impl Scene {
     }
 
     async fn node(&self, text: &str) -> Node {
-        on(&self.store).name(text).ttl(TTL).start().await.unwrap()
+        node_on(&self.store).name(text).ttl(TTL).start().await.unwrap()
     }
 
     /// A node that leads with one task, in the background.
@@ -60,16 +60,16 @@ impl Scene {
     async fn leads_with(&self, text: &str, task: Task, drain: Duration) -> (Node, JoinHandle<()>) {
         let node = self.node(text).await;
         let schedule = Schedule::new().task(task).unwrap();
-        let stand = node.stand("scheduler").drain(drain);
+        let stand = node.candidate("scheduler").drain(drain);
         (node, tokio::spawn(async move { schedule.lead(stand).await.unwrap() }))
     }
 
-    async fn record(&self) -> Option<Record> {
+    async fn record(&self) -> Option<TaskRecord> {
         self.operator.tasks(Some(&name("t"))).await.ok()?.pop()
     }
 
     /// Waits until the ledger is as it should be.
-    async fn until(&self, wanted: impl Fn(&Record) -> bool) -> Record {
+    async fn until(&self, wanted: impl Fn(&TaskRecord) -> bool) -> TaskRecord {
         let begun = tokio::time::Instant::now();
         loop {
             let record = self.record().await;
@@ -83,7 +83,7 @@ impl Scene {
         }
     }
 
-    async fn until_run(&self, wanted: impl Fn(&Run) -> bool) -> Run {
+    async fn until_run(&self, wanted: impl Fn(&RunRecord) -> bool) -> RunRecord {
         let record = self.until(|record| record.runs.iter().any(&wanted)).await;
         record.runs.into_iter().find(|run| wanted(run)).unwrap()
     }
@@ -91,7 +91,7 @@ impl Scene {
 
 /// What a task notes about its runs.
 #[derive(Clone, Default)]
-struct Notes(Arc<Mutex<BTreeMap<(Wall, Token), usize>>>);
+struct Notes(Arc<Mutex<BTreeMap<(Timestamp, Token), usize>>>);
 
 impl Notes {
     fn note(&self, run: &RunContext) {
@@ -166,7 +166,7 @@ async fn the_next_leader_goes_on_where_the_last_one_stopped() {
     soon(second).await.unwrap();
     notes.assert_once();
     let record = place.record().await.unwrap();
-    let row = |run: &Run| (run.tick.0..=run.to.unwrap_or(run.tick).0).step_by(100_000);
+    let row = |run: &RunRecord| (run.tick.0..=run.to.unwrap_or(run.tick).0).step_by(100_000);
     let mut sorted: Vec<u64> = record.runs.iter().flat_map(row).collect();
     sorted.sort_unstable();
     assert!(sorted.windows(2).all(|pair| pair[1] - pair[0] == 100_000), "none is lacking: {sorted:?}");
@@ -201,23 +201,25 @@ async fn what_nobody_could_start_is_missed_and_the_newest_are_caught_up() {
 
 #[tokio::test]
 async fn overlapping_runs_are_skipped_queued_or_allowed() {
-    for overlap in [Overlap::Skip, Overlap::Queue, Overlap::Allow] {
+    for overlap in [OverlapPolicy::Skip, OverlapPolicy::Queue, OverlapPolicy::Allow] {
         let place = Scene::new();
         let (task, gate) = gated(often(|settings| settings.overlap = overlap));
         let (node, _leading) = place.leads("a", task).await;
         let running =
-            |record: &Record| record.runs.iter().filter(|run| run.state == RunState::Running).count();
+            |record: &TaskRecord| record.runs.iter().filter(|run| run.state == RunState::Running).count();
         match overlap {
-            Overlap::Skip => {
+            OverlapPolicy::Skip => {
                 let skipped = place.until_run(|run| run.state == RunState::Skipped && run.count >= 3).await;
                 assert!(skipped.why.contains("goes on"), "{skipped:?}");
             }
-            Overlap::Queue => _ = place.until(|record| running(record) == 1 && record.owed.len() >= 3).await,
-            Overlap::Allow => _ = place.until(|record| running(record) >= 3).await,
+            OverlapPolicy::Queue => {
+                _ = place.until(|record| running(record) == 1 && record.owed.len() >= 3).await
+            }
+            _ => _ = place.until(|record| running(record) >= 3).await,
         }
         gate.add_permits(1000);
         let record = place.until(|record| record.totals.runs >= 6).await;
-        assert_eq!(record.totals.skipped > 0, overlap == Overlap::Skip, "{overlap:?}: {record:#?}");
+        assert_eq!(record.totals.skipped > 0, overlap == OverlapPolicy::Skip, "{overlap:?}: {record:#?}");
         soon(node.stop()).await;
     }
 }
@@ -262,7 +264,7 @@ async fn blocking_tasks_are_told_and_waited_for() {
     let place = Scene::new();
     let at_work = Arc::new(AtomicBool::new(false));
     let inner = at_work.clone();
-    let task = Task::blocking(often(|settings| settings.on_stop = OnStop::Cancel), move |run| {
+    let task = Task::blocking(often(|settings| settings.on_stop = StopPolicy::Cancel), move |run| {
         inner.store(true, Ordering::SeqCst);
         while run.check() {
             std::thread::sleep(Duration::from_millis(2));
@@ -283,9 +285,9 @@ async fn blocking_tasks_are_told_and_waited_for() {
 #[tokio::test]
 async fn a_leader_that_stops_finishes_or_cancels_what_is_in_flight() {
     for (on_stop, let_go, state) in [
-        (OnStop::Finish, true, RunState::Succeeded),
-        (OnStop::Finish, false, RunState::Cancelled),
-        (OnStop::Cancel, false, RunState::Cancelled),
+        (StopPolicy::Finish, true, RunState::Succeeded),
+        (StopPolicy::Finish, false, RunState::Cancelled),
+        (StopPolicy::Cancel, false, RunState::Cancelled),
     ] {
         let place = Scene::new();
         let (task, gate) = gated(often(|settings| settings.on_stop = on_stop));
@@ -310,10 +312,10 @@ async fn a_leader_that_stops_finishes_or_cancels_what_is_in_flight() {
 async fn what_ends_while_a_leader_winds_down_is_entered_at_once() {
     let scene = Scene::new();
     let (slow, gate) = gated(often(|settings| settings.name = name("slow")));
-    let (quick, _closed) = gated(often(|settings| settings.on_stop = OnStop::Cancel));
+    let (quick, _closed) = gated(often(|settings| settings.on_stop = StopPolicy::Cancel));
     let node = scene.node("a").await;
     let schedule = Schedule::new().task(slow).unwrap().task(quick).unwrap();
-    let stand = node.stand("scheduler").drain(PATIENCE);
+    let stand = node.candidate("scheduler").drain(PATIENCE);
     let leading = tokio::spawn(async move { schedule.lead(stand).await.unwrap() });
     let slow = async || {
         let record = scene.operator.tasks(Some(&name("slow"))).await.ok()?.pop()?;
@@ -336,14 +338,14 @@ async fn what_ends_while_a_leader_winds_down_is_entered_at_once() {
 #[tokio::test]
 async fn work_that_fails_at_once_when_it_is_told_to_stop_was_cancelled() {
     let scene = Scene::new();
-    let settings = often(|settings| settings.on_stop = OnStop::Cancel);
+    let settings = often(|settings| settings.on_stop = StopPolicy::Cancel);
     let task = Task::new(settings, |run: RunContext| async move {
         run.stopping().await;
         Err::<(), _>("it was ended by signal 15")
     });
     let node = scene.node("a").await;
     let schedule = Schedule::new().task(task.unwrap()).unwrap();
-    let stand = node.stand("scheduler").drain(PATIENCE);
+    let stand = node.candidate("scheduler").drain(PATIENCE);
     let leading = tokio::spawn(async move { schedule.lead(stand).await.unwrap() });
     scene.until_run(|run| run.state == RunState::Running).await;
     soon(node.stop()).await;
@@ -358,7 +360,7 @@ async fn a_schedule_is_replaced_while_its_leader_leads() {
     let (scene, notes) = (Scene::new(), Notes::default());
     let node = scene.node("a").await;
     let schedule = Schedule::new();
-    let (leading, stand) = (schedule.clone(), node.stand("scheduler"));
+    let (leading, stand) = (schedule.clone(), node.candidate("scheduler"));
     let leading = tokio::spawn(async move { leading.lead(stand).await.unwrap() });
     let (slow, gate) = gated(often(|settings| settings.name = name("slow")));
     schedule.replace([notes.task(often(|_| ())), slow]).unwrap();
@@ -431,13 +433,13 @@ async fn operators_pause_resume_and_trigger_with_who_and_why() {
     assert!(!place.operator.resume_task(&task, "again").await.unwrap());
     place.until(|record| record.totals.runs >= runs + 3).await;
     let deeds = place.operator.audit().await.unwrap();
-    let told: Vec<_> = deeds.iter().map(|deed| (deed.act, deed.by.as_str(), deed.why.as_str())).collect();
+    let told: Vec<_> = deeds.iter().map(|deed| (deed.action, deed.by.as_str(), deed.why.as_str())).collect();
     assert_eq!(
         told,
         [
-            (Act::PauseTask, "tester", "the disk is full"),
-            (Act::TriggerTask, "tester", "just once"),
-            (Act::ResumeTask, "tester", "there is room"),
+            (OperatorAction::PauseTask, "tester", "the disk is full"),
+            (OperatorAction::TriggerTask, "tester", "just once"),
+            (OperatorAction::ResumeTask, "tester", "there is room"),
         ],
         "what changed nothing is no deed"
     );
@@ -485,9 +487,9 @@ async fn what_a_leader_left_in_the_middle_is_interrupted_and_run_again_if_it_may
         let (task, _gate) = gated(often(|settings| settings.rerun = rerun));
         let cut = Arc::new(AtomicBool::new(false));
         let link = metered::Metered { cut: cut.clone(), ..metered::Metered::of(&place.store) };
-        let node = Node::with_store(Arc::new(link)).name("a").ttl(TTL).start().await.unwrap();
+        let node = Node::builder_with_store(Arc::new(link)).name("a").ttl(TTL).start().await.unwrap();
         let schedule = Schedule::new().task(task).unwrap();
-        let stand = node.stand("scheduler");
+        let stand = node.candidate("scheduler");
         let leading = tokio::spawn(async move { schedule.lead(stand).await });
         let left = place.until_run(|run| run.state == RunState::Running).await;
         // It is cut off for good: neither the run nor its end is ever heard of again.
@@ -517,8 +519,8 @@ async fn in_the_shadow_it_elects_and_records_and_runs_nothing() {
     let notes = Notes::default();
     let schedule = Schedule::new().task(notes.task(often(|_| ()))).unwrap();
     let node = place.node("a").await;
-    let stand = node.stand("scheduler");
-    let group = Group::new().mode(Mode::Shadow).worker(schedule.worker());
+    let stand = node.candidate("scheduler");
+    let group = WorkerGroup::new().mode(WorkMode::Shadow).worker(schedule.worker());
     let leading = tokio::spawn(async move { group.lead(stand).await });
     let record = place.until(|record| record.totals.skipped >= 3).await;
     assert!(record.runs.iter().all(|run| run.why.contains("shadow")), "{record:#?}");
@@ -532,7 +534,7 @@ async fn in_the_shadow_it_elects_and_records_and_runs_nothing() {
 async fn tasks_of_every_node_run_on_each_with_a_ledger_of_its_own() {
     let place = Scene::new();
     let notes = Notes::default();
-    let settings = || often(|settings| settings.place = Place::EveryNode);
+    let settings = || often(|settings| settings.place = TaskPlacement::EveryNode);
     let mut nodes = Vec::new();
     for text in ["a", "b"] {
         let (node, schedule) =
@@ -540,7 +542,7 @@ async fn tasks_of_every_node_run_on_each_with_a_ledger_of_its_own() {
         // Somebody has to found the namespace.
         let _ = node.candidate("scheduler").await.unwrap();
         let running = node.clone();
-        nodes.push((node, tokio::spawn(async move { schedule.everywhere(&running).await })));
+        nodes.push((node, tokio::spawn(async move { schedule.run_on_every_node(&running).await })));
     }
     soon(async {
         loop {
@@ -573,10 +575,10 @@ async fn a_task_that_moves_to_another_role_takes_its_past_along() {
     drop(first);
     for role in ["old", "new"] {
         let schedule = Schedule::new().task(notes.task(often(|_| ()))).unwrap();
-        let stand = a.stand(role);
+        let stand = a.candidate(role);
         let leading = tokio::spawn(async move { schedule.lead(stand).await });
         let found = place.until(|record| {
-            let new = |run: &&Run| run.token == record.token && run.state == RunState::Succeeded;
+            let new = |run: &&RunRecord| run.token == record.token && run.state == RunState::Succeeded;
             record.role == Some(name(role)) && record.runs.iter().filter(new).count() >= 2
         });
         let record = found.await;
@@ -613,8 +615,8 @@ async fn what_cannot_be_read_is_left_alone() {
         key: found.key,
         expect: Some(found.version),
         put,
-        ring: false,
-        witnessed: false,
+        notify: false,
+        requires_lock: false,
     };
     assert!(matches!(place.store.write(&space, &[write]).await.unwrap()[0], Outcome::Applied));
     let runs = notes.len();
@@ -631,13 +633,13 @@ async fn ten_thousand_idle_tasks_cost_the_store_nothing() {
     let place = Scene::new();
     let store = metered::Metered::of(&place.store);
     let counted = store.operations.clone();
-    let node = Node::with_store(Arc::new(store)).name("a").ttl(TTL).start().await.unwrap();
+    let node = Node::builder_with_store(Arc::new(store)).name("a").ttl(TTL).start().await.unwrap();
     let mut schedule = Schedule::new();
     for nth in 0..10_000 {
         let settings = TaskSettings::cron(&format!("t{nth}"), "0 0 1 1 *").unwrap();
         schedule = schedule.task(Task::new(settings, |_| async { Ok::<(), String>(()) }).unwrap()).unwrap();
     }
-    let stand = node.stand("scheduler");
+    let stand = node.candidate("scheduler");
     let leading = tokio::spawn(async move { schedule.lead(stand).await });
     let operator = &place.operator;
     soon(async {

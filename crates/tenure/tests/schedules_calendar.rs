@@ -1,22 +1,21 @@
 //! When tasks run: tables across both changes of the clock in three zones, and properties of the next tick.
 
-use jiff::Timestamp;
 use proptest::prelude::*;
-use tenure::Wall;
-use tenure::schedule::When;
+use tenure::Timestamp;
+use tenure::schedule::Recurrence;
 
-fn wall(text: &str) -> Wall {
-    let time: Timestamp = text.parse().unwrap_or_else(|error| panic!("{text}: {error}"));
-    Wall(u64::try_from(time.as_microsecond()).unwrap())
+fn wall(text: &str) -> Timestamp {
+    let time: jiff::Timestamp = text.parse().unwrap_or_else(|error| panic!("{text}: {error}"));
+    Timestamp(u64::try_from(time.as_microsecond()).unwrap())
 }
 
-fn text(wall: Wall) -> String {
-    Timestamp::from_microsecond(i64::try_from(wall.0).unwrap()).unwrap().to_string()
+fn text(wall: Timestamp) -> String {
+    jiff::Timestamp::from_microsecond(i64::try_from(wall.0).unwrap()).unwrap().to_string()
 }
 
 /// The next ticks of an expression after a moment, in UTC.
 fn ticks(cron: &str, zone: &str, after: &str, count: usize) -> Vec<String> {
-    let when = When::cron(cron, zone).unwrap();
+    let when = Recurrence::cron(cron, zone).unwrap();
     let mut at = wall(after);
     let mut next = || {
         at = when.next(at).unwrap();
@@ -154,7 +153,7 @@ fn names_fields_and_nicknames() {
         assert_eq!(ticks(cron, "UTC", "2026-01-01T12:00:00Z", 1), [expected], "{cron}");
     }
     for wrong in ["", "* * * *", "* * * * * * *", "60 * * * *", "* * * * frog", "@never", "0 0 31 2 *"] {
-        assert!(When::cron(wrong, "UTC").is_err(), "{wrong}");
+        assert!(Recurrence::cron(wrong, "UTC").is_err(), "{wrong}");
     }
 }
 
@@ -187,14 +186,14 @@ proptest! {
         after in 1_735_689_600_000_000_u64..1_830_297_600_000_000,
         within in 0.0..1.0_f64,
     ) {
-        let when = When::cron(EXPRESSIONS[expression], ZONES[zone]).unwrap();
-        let next = when.next(Wall(after)).unwrap();
+        let when = Recurrence::cron(EXPRESSIONS[expression], ZONES[zone]).unwrap();
+        let next = when.next(Timestamp(after)).unwrap();
         prop_assert!(next.0 > after);
         prop_assert_eq!(next.0 % 1_000_000, 0, "ticks are whole seconds");
         #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, clippy::cast_precision_loss)]
         let between = after + ((next.0 - after - 1) as f64 * within) as u64;
-        prop_assert_eq!(when.next(Wall(between)).unwrap(), next);
-        prop_assert_eq!(when.next(Wall(next.0 - 1)).unwrap(), next);
+        prop_assert_eq!(when.next(Timestamp(between)).unwrap(), next);
+        prop_assert_eq!(when.next(Timestamp(next.0 - 1)).unwrap(), next);
         prop_assert!(when.next(next).unwrap() > next);
     }
 
@@ -215,13 +214,13 @@ proptest! {
             ("Australia/Lord_Howe", "2026-10-03T15:30:00Z"),
         ];
         let (zone, at) = changes[change];
-        let when = When::cron(EXPRESSIONS[expression], zone).unwrap();
+        let when = Recurrence::cron(EXPRESSIONS[expression], zone).unwrap();
         let after = wall(at).0 + 10_000_000_000 - before;
-        let next = when.next(Wall(after)).unwrap();
+        let next = when.next(Timestamp(after)).unwrap();
         prop_assert!(next.0 > after);
         #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, clippy::cast_precision_loss)]
         let between = after + ((next.0 - after - 1) as f64 * within) as u64;
-        prop_assert_eq!(when.next(Wall(between)).unwrap(), next, "{} in {}", EXPRESSIONS[expression], zone);
+        prop_assert_eq!(when.next(Timestamp(between)).unwrap(), next, "{} in {}", EXPRESSIONS[expression], zone);
     }
 
     #[test]
@@ -229,8 +228,8 @@ proptest! {
         millis in 100..10_000_000_u64,
         after in 0..2_000_000_000_000_000_u64,
     ) {
-        let when = When::every(std::time::Duration::from_millis(millis)).unwrap();
-        let next = when.next(Wall(after)).unwrap();
+        let when = Recurrence::every(std::time::Duration::from_millis(millis)).unwrap();
+        let next = when.next(Timestamp(after)).unwrap();
         prop_assert!(next.0 > after && next.0 - after <= millis * 1000);
         prop_assert_eq!(next.0 % (millis * 1000), 0);
     }

@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::OpenOptions;
 use std::io::{BufRead, BufReader, Write as _};
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::Arc;
@@ -13,15 +14,16 @@ use std::time::{Duration, Instant};
 use async_trait::async_trait;
 use futures_util::stream::{BoxStream, StreamExt};
 use rustix::process::{Pid, Signal as Kill, kill_process};
-use tenure::ledger::{Record, RunState};
+use tenure::ledger::{RunState, TaskRecord};
 use tenure::schedule::{RunContext, Schedule, Task, TaskSettings};
 use tenure::store::{
-    Entry, Layer, Outcome, Query, SessionId, SharedStore, Signal, Store, StoreError, Takeover, Witness, Write,
+    Entry, Layer, LivenessLock, LivenessLocks, Outcome, Query, SessionId, SharedStore, Signal, Store,
+    StoreError, Takeover, Write,
 };
 use tenure::{Name, Node, Operator};
-use tenure_testkit::check::Verdict;
-use tenure_testkit::servers::{mysql, postgres, redis};
-use tenure_testkit::witness::{self, Beat};
+use tenure_torture::judge::WitnessVerdict;
+use tenure_torture::servers::{mysql, postgres, redis};
+use tenure_torture::witness::{self, Beat};
 
 const TTL: Duration = Duration::from_secs(1);
 /// Long enough for anything that happens at all.
@@ -101,7 +103,7 @@ async fn story(url: String) {
 }
 
 /// Every tick is in the ledger exactly once: as started, as passed over, or as still to be run. Those that were started.
-fn accounted_for(record: &Record, rounds: usize) -> BTreeMap<u64, u64> {
+fn accounted_for(record: &TaskRecord, rounds: usize) -> BTreeMap<u64, u64> {
     let mut ticks: BTreeMap<u64, usize> = BTreeMap::new();
     let mut started = BTreeMap::new();
     for run in &record.runs {
@@ -160,7 +162,7 @@ impl Stage {
         actor
     }
 
-    async fn record(&self) -> Option<Record> {
+    async fn record(&self) -> Option<TaskRecord> {
         self.operator.tasks(None).await.unwrap().pop()
     }
 
@@ -188,8 +190,8 @@ impl Stage {
     }
 
     /// What the nodes themselves saw.
-    fn judge(&self, record: &Record, started: &BTreeMap<u64, u64>) {
-        Verdict::of(&witness::read(self.dir.path()).unwrap()).assert_sound();
+    fn judge(&self, record: &TaskRecord, started: &BTreeMap<u64, u64>) {
+        WitnessVerdict::of_beats(&witness::read(self.dir.path()).unwrap()).assert_sound();
         // Of a long story the ledger has the end only.
         let kept = record.runs.iter().map(|run| run.tick.0).min().unwrap_or_default();
         let mut begun = BTreeSet::new();
@@ -262,7 +264,7 @@ async fn play(part: &serde_json::Value) {
     let text = |key: &str| part[key].as_str().unwrap().to_owned();
     let cut = Arc::new(AtomicBool::new(false));
     let link = Link { inner: tenure::store::open(&text("store")).unwrap(), cut: cut.clone() };
-    let node = Node::with_store(Arc::new(link)).name(text("name")).ttl(TTL).start().await.unwrap();
+    let node = Node::builder_with_store(Arc::new(link)).name(text("name")).ttl(TTL).start().await.unwrap();
     let dir = PathBuf::from(text("dir"));
     let settings = TaskSettings {
         history: 200,
@@ -271,7 +273,7 @@ async fn play(part: &serde_json::Value) {
     };
     let task = Task::new(settings, move |run| work(run, dir.clone())).unwrap();
     let schedule = Schedule::new().task(task).unwrap();
-    let stand = node.stand("scheduler").drain(Duration::from_secs(5));
+    let stand = node.candidate("scheduler").drain(Duration::from_secs(5));
     let leading = tokio::spawn(async move { schedule.lead(stand).await });
     println!("joined");
     let orders = tokio::task::spawn_blocking(move || {
@@ -353,13 +355,37 @@ impl Layer for Link {
         self.inner.watch(namespace).filter(heard).boxed()
     }
 
-    async fn attest(
+    fn liveness(&self) -> Option<&dyn LivenessLocks> {
+        Some(self)
+    }
+}
+
+#[async_trait]
+#[deny(clippy::missing_trait_methods)]
+impl LivenessLocks for Link {
+    async fn acquire_lock(
         &self,
         namespace: &Name,
         session: SessionId,
         takeover: Takeover,
-    ) -> Result<Option<Witness>, StoreError> {
+    ) -> Result<Option<LivenessLock>, StoreError> {
         self.check()?;
-        self.inner.attest(namespace, session, takeover).await
+        self.inner.liveness().acquire_lock(namespace, session, takeover).await
+    }
+
+    fn release_lock(&self, namespace: &Name, session: SessionId) {
+        self.inner.liveness().release_lock(namespace, session);
+    }
+
+    fn watch_lock(&self, namespace: &Name, session: SessionId, id: &str, takeover: Takeover) {
+        self.inner.liveness().watch_lock(namespace, session, id, takeover);
+    }
+
+    fn unwatch_lock(&self, namespace: &Name, session: SessionId) {
+        self.inner.liveness().unwatch_lock(namespace, session);
+    }
+
+    fn lock_descriptor(&self, namespace: &Name, session: SessionId) -> Option<OwnedFd> {
+        self.inner.liveness().lock_descriptor(namespace, session)
     }
 }

@@ -6,19 +6,20 @@ mod fence_kit;
 use std::time::Duration;
 
 use fence_kit::{Client, LONG, leader, soon};
-use tenure::schema::{Kind, Wanted};
+use tenure::schema::SchemaRequest;
 use tenure::{Name, Node, Tenure};
-use tenure_testkit::servers::{mysql, postgres, redis as redis_server};
+use tenure_torture::servers::{mysql, postgres, redis as redis_server};
 
-fn wanted(kind: Kind, fence: bool) -> String {
+fn wanted(store: &str, fence: bool) -> String {
     let name = |text| Name::new(text).expect("a valid name");
-    let wanted = Wanted { kind, user: name("elector"), namespace: name("default"), fence };
-    wanted.text().expect("this build knows it")
+    let request =
+        SchemaRequest { store: store.to_owned(), user: name("elector"), namespace: name("default"), fence };
+    request.text().expect("this build knows it")
 }
 
 /// Two terms of office, one after the other.
 async fn elections(url: &str) -> (Node, Tenure) {
-    let node = Node::connect(url).name("web-1").ttl(Duration::from_secs(5)).start().await.unwrap();
+    let node = Node::builder(url).name("web-1").ttl(Duration::from_secs(5)).start().await.unwrap();
     let candidate = node.candidate("scheduler").await.unwrap();
     drop(soon(candidate.elected()).await.unwrap());
     let tenure = soon(candidate.elected()).await.unwrap();
@@ -32,11 +33,11 @@ async fn postgres_rights_are_enough_for_elections_and_fences() {
     let mut admin = <tokio_postgres::Client as Client>::connect(&server.admin_url()).await;
     let setup = [
         "CREATE ROLE elector LOGIN; REVOKE CREATE ON SCHEMA public FROM PUBLIC;",
-        &wanted(Kind::Postgres, false),
-        &wanted(Kind::Postgres, true),
+        &wanted("postgres", false),
+        &wanted("postgres", true),
         // It may be run again.
-        &wanted(Kind::Postgres, false),
-        &wanted(Kind::Postgres, true),
+        &wanted("postgres", false),
+        &wanted("postgres", true),
     ];
     for sql in setup {
         admin.run(sql).await.unwrap();
@@ -75,8 +76,8 @@ async fn mysql_rights_are_enough_for_elections_and_fences() {
     run_in_the_client(server.port(), "CREATE USER elector@'%' IDENTIFIED BY 'hunter2';");
     // It may be run again.
     for _ in 0..2 {
-        run_in_the_client(server.port(), &wanted(Kind::Mysql, false));
-        run_in_the_client(server.port(), &wanted(Kind::Mysql, true));
+        run_in_the_client(server.port(), &wanted("mysql", false));
+        run_in_the_client(server.port(), &wanted("mysql", true));
     }
     let url = server.url("elector");
     let (node, tenure) = elections(&url).await;
@@ -94,9 +95,9 @@ async fn mysql_rights_are_enough_for_elections_and_fences() {
 #[tokio::test]
 async fn redis_rights_are_enough_for_elections_and_fences() {
     let server = redis_server::durable();
-    let texts = [wanted(Kind::Redis, false), wanted(Kind::Redis, true)].concat();
+    let texts = [wanted("redis", false), wanted("redis", true)].concat();
     for line in texts.lines().filter(|line| line.starts_with("ACL")) {
-        redis_server::tell(server.address(), &line.split(' ').collect::<Vec<_>>());
+        redis_server::command(server.address(), &line.split(' ').collect::<Vec<_>>());
     }
     let url = format!("redis://elector:PASSWORD@{}/0", server.address());
     let (node, tenure) = elections(&url).await;
@@ -133,12 +134,12 @@ fn shown_script(text: &str) -> String {
 #[tokio::test]
 async fn sqlite_fences_work_in_any_file() {
     let mut file = rusqlite::Connection::open_in_memory().unwrap();
-    file.execute_batch(&wanted(Kind::Sqlite, true)).unwrap();
-    file.execute_batch(&wanted(Kind::Sqlite, true)).unwrap();
+    file.execute_batch(&wanted("sqlite", true)).unwrap();
+    file.execute_batch(&wanted("sqlite", true)).unwrap();
     let lead = leader("scheduler", 1, LONG).await.tenure;
     let mut tx = file.transaction().unwrap();
     lead.fence_blocking(&mut tx, "ledger").unwrap();
     tx.commit().unwrap();
     let store = rusqlite::Connection::open_in_memory().unwrap();
-    store.execute_batch(&wanted(Kind::Sqlite, false)).unwrap();
+    store.execute_batch(&wanted("sqlite", false)).unwrap();
 }

@@ -6,12 +6,12 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use sqlite_kit::{Child, Task, answer, fresh_space, node, put, run_task};
+use sqlite_kit::{Child, Task, answer, fresh_space, node, put, run_task, rustix_is_root};
 use tempfile::TempDir;
 use tenure::conformance::{Harness, Holder};
 use tenure::store::{
-    Fate, Key, Kind, Name, Outcome, Query, Retry, SessionId, SharedStore, Signal, Sqlite, Store, Takeover,
-    Value, Witness, Write,
+    Fate, Key, Kind, LivenessLock, LivenessLocks as _, Name, Outcome, Query, Retry, SessionId, SharedStore,
+    Signal, Sqlite, Store, Takeover, Value, Write,
 };
 
 /// A file of its own for each test.
@@ -47,8 +47,8 @@ struct Doomed {
 
 #[async_trait]
 impl Holder for Doomed {
-    fn witness(&self) -> Witness {
-        Witness { id: self.id.clone(), covers_work: true, connection: false }
+    fn lock(&self) -> LivenessLock {
+        LivenessLock { id: self.id.clone(), covers_work: true, connection: false }
     }
 
     async fn kill(self: Box<Self>) {
@@ -101,15 +101,15 @@ async fn a_lock_passed_on_outlives_the_release_and_a_crash_leaves_its_file_until
         key,
         expect: None,
         put: Some((tenure::store::Version(1), over)),
-        ring: false,
-        witnessed: false,
+        notify: false,
+        requires_lock: false,
     };
     store.write(&space, &[write]).await.unwrap();
     let next = Sqlite::open(file.path()).unwrap();
     next.describe().await.unwrap();
     assert!(!lock.exists(), "the session is over, and nobody holds the lock");
     let mut watch = next.watch(&space);
-    next.attend(&space, session, &id, Takeover::Strict);
+    next.liveness().watch_lock(&space, session, &id, Takeover::Strict);
     next.close().await;
     assert!(answer(&mut watch).await.is_none(), "a missing file is no evidence");
 }
@@ -120,20 +120,20 @@ async fn a_duplicate_of_the_lock_holds_it() {
     let (owner, watcher) =
         (Sqlite::open(file.path()).unwrap().covers_work(false), Sqlite::open(file.path()).unwrap());
     let mut watch = watcher.watch(&space);
-    let witness = owner.attest(&space, session, Takeover::Strict).await.unwrap().unwrap();
-    assert!(!witness.covers_work);
-    let duplicate = owner.witness_fd(&space, session).unwrap();
+    let held = owner.liveness().acquire_lock(&space, session, Takeover::Strict).await.unwrap().unwrap();
+    assert!(!held.covers_work);
+    let duplicate = owner.liveness().lock_descriptor(&space, session).unwrap();
     let lock = file.0.path().join("tenure.db-locks").join(format!("{session}.lock"));
     let kept = file.0.path().join("kept");
     std::fs::hard_link(&lock, &kept).unwrap();
-    owner.release(&space, session);
+    owner.liveness().release_lock(&space, session);
     assert!(!lock.exists());
     std::fs::rename(&kept, &lock).unwrap();
-    watcher.attend(&space, session, &witness.id, Takeover::Strict);
+    watcher.liveness().watch_lock(&space, session, &held.id, Takeover::Strict);
     let free = || std::fs::File::open(&lock).unwrap().try_lock_shared().is_ok();
     assert!(!free(), "the duplicate holds it");
     drop(duplicate);
-    assert!(matches!(answer(&mut watch).await, Some(Signal::Witnessed(_))));
+    assert!(matches!(answer(&mut watch).await, Some(Signal::Evidence(_))));
 }
 
 #[tokio::test]
@@ -218,13 +218,13 @@ fn replace(file: &OneFile) {
 async fn whoever_comes_after_a_file_was_replaced_is_told_that_the_store_forgot() {
     let (file, space) = (OneFile::new(), fresh_space());
     let survivor = Sqlite::open(file.path()).unwrap();
-    survivor.attest(&space, SessionId(5), Takeover::Strict).await.unwrap();
+    survivor.liveness().acquire_lock(&space, SessionId(5), Takeover::Strict).await.unwrap();
     replace(&file);
     let newcomer = Sqlite::open(file.path()).unwrap();
     let mut watch = newcomer.watch(&space);
     newcomer.describe().await.unwrap();
     assert!(matches!(answer(&mut watch).await, Some(Signal::Forgot)));
-    survivor.release(&space, SessionId(5));
+    survivor.liveness().release_lock(&space, SessionId(5));
     let later = Sqlite::open(file.path()).unwrap();
     let mut watch = later.watch(&space);
     newcomer.write(&space, &[put(&node("a"), None, 1)]).await.unwrap();
@@ -240,7 +240,7 @@ async fn a_file_replaced_under_a_leader_never_makes_two() {
     let stand = async |name: &str| {
         let url = format!("sqlite:{}", file.path().display());
         let ttl = std::time::Duration::from_secs(2);
-        let node = tenure::Node::connect(url).name(name).ttl(ttl).start().await.unwrap();
+        let node = tenure::Node::builder(url).name(name).ttl(ttl).start().await.unwrap();
         node.candidate("r").await.unwrap()
     };
     let (old, elected) = (stand("old").await, std::time::Duration::from_secs(30));
@@ -252,13 +252,65 @@ async fn a_file_replaced_under_a_leader_never_makes_two() {
     assert!(next.lead().token() > tenure.lead().token(), "the token rises");
 }
 
+/// From here a process in another PID namespace cannot be seen, nor let go on.
 #[tokio::test]
-async fn a_bell_that_was_removed_is_hung_up_again() {
+async fn a_process_of_another_pid_namespace_on_the_file_is_told() {
+    let file = OneFile::new();
+    let store = Sqlite::open(file.path()).unwrap();
+    store.liveness().acquire_lock(&fresh_space(), SessionId(5), Takeover::Strict).await.unwrap();
+    let lock = file.0.path().join(format!("tenure.db-locks/{}.lock", SessionId(5)));
+    let own = std::fs::read_link("/proc/self/ns/pid").unwrap().display().to_string();
+    for (namespace, told) in [(own.as_str(), false), ("pid:[1]", true)] {
+        std::fs::write(&lock, format!("5000\n{namespace}\n")).unwrap();
+        let remarks = store.describe().await.unwrap().remarks;
+        assert_eq!(remarks.iter().any(|remark| remark.contains("PID namespace")), told, "{remarks:?}");
+    }
+    store.liveness().release_lock(&fresh_space(), SessionId(5));
+    assert_eq!(store.describe().await.unwrap().remarks, [""; 0]);
+}
+
+/// Whoever led in the old file may be frozen, and rely on a lease that is longer than the newcomer's: its lock tells.
+#[tokio::test]
+async fn after_a_file_was_replaced_the_longest_lease_of_those_who_knew_it_is_waited_for() {
+    let (file, space) = (OneFile::new(), Name::new("default").unwrap());
+    let (survivor, session) = (Sqlite::open(file.path()).unwrap(), SessionId(5));
+    survivor.liveness().acquire_lock(&space, session, Takeover::Strict).await.unwrap();
+    let lease = std::time::Duration::from_secs(4);
+    let record = tenure_core::record::Session {
+        node: Name::new("old").unwrap(),
+        beat: 1,
+        freed: 0,
+        freed_lately: Vec::new(),
+        node_writes: 0,
+        holds_back: false,
+        ttl: lease,
+        takeover: Takeover::Strict,
+        grace: lease / 2,
+        liveness_lock: None,
+        state: tenure_core::record::SessionState::Live,
+        beat_at: tenure::Timestamp(0),
+    };
+    let open = put(&Key::Session(tenure::store::Epoch(1), session), None, 1);
+    let value = Value::of(&record, None);
+    let put = open.put.as_ref().map(|(version, _)| (*version, value));
+    survivor.write(&space, &[Write { put, ..open }]).await.unwrap();
+    replace(&file);
+    let begun = std::time::Instant::now();
+    let url = format!("sqlite:{}", file.path().display());
+    let new = tenure::Node::builder(url).name("new").ttl(std::time::Duration::from_millis(500));
+    let new = new.start().await.unwrap().candidate("r").await.unwrap();
+    let elected = tokio::time::timeout(std::time::Duration::from_secs(30), new.elected()).await;
+    assert!(elected.unwrap().is_some_and(|tenure| tenure.lead().check()));
+    assert!(begun.elapsed() >= lease, "elected after {:?}", begun.elapsed());
+}
+
+#[tokio::test]
+async fn a_notify_file_that_was_removed_is_made_again() {
     let (file, space) = (OneFile::new(), fresh_space());
     let watcher = Sqlite::open(file.path()).unwrap();
     let mut watch = watcher.watch(&space);
-    assert!(watcher.describe().await.unwrap().rings);
-    std::fs::remove_file(file.0.path().join("tenure.db-bell")).unwrap();
+    assert!(watcher.describe().await.unwrap().notifies);
+    std::fs::remove_file(file.0.path().join("tenure.db-notify")).unwrap();
     assert!(matches!(answer(&mut watch).await, Some(Signal::Resync)));
     let writer = Sqlite::open(file.path()).unwrap();
     writer.write(&space, &[put(&node("a"), None, 1)]).await.unwrap();
@@ -268,11 +320,7 @@ async fn a_bell_that_was_removed_is_hung_up_again() {
 /// As root no permission binds, so the other process gives up its privilege.
 #[tokio::test]
 async fn what_this_user_may_not_write_is_said() {
-    use std::os::unix::fs::PermissionsExt;
     let dir = tempfile::tempdir().unwrap();
-    let chmod = |path: &std::path::Path, mode| {
-        std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
-    };
     let program = dir.path().join("program");
     std::fs::copy(std::env::current_exe().unwrap(), &program).unwrap();
     let (read_only_dir, read_only_file) = (dir.path().join("ro"), dir.path().join("rw/tenure.db"));
@@ -280,8 +328,7 @@ async fn what_this_user_may_not_write_is_said() {
     Sqlite::open(&read_only_file).unwrap().close().await;
     chmod(dir.path(), 0o755);
     chmod(&read_only_dir, 0o555);
-    chmod(&dir.path().join("rw"), 0o777);
-    chmod(&dir.path().join("rw/tenure.db-bell"), 0o666);
+    chmod(&dir.path().join("rw"), 0o755);
     chmod(&read_only_file, 0o444);
     let says = |file: &std::path::Path| Child::start_unprivileged(&program, file, Task::Open).line();
     let refused = says(&read_only_dir.join("tenure.db"));
@@ -297,9 +344,9 @@ async fn what_this_user_may_not_write_is_said() {
 async fn a_process_stopped_within_its_turn_is_woken_by_those_who_wait() {
     let (file, space) = (OneFile::new(), fresh_space());
     let store = Sqlite::open(file.path()).unwrap();
-    let bell = file.0.path().join("tenure.db-bell");
+    let notifier = file.0.path().join("tenure.db-notify");
     let mut frozen = std::process::Command::new("flock")
-        .arg(&bell)
+        .arg(&notifier)
         .args(["sh", "-c", "kill -STOP $PPID"])
         .spawn()
         .unwrap();
@@ -313,4 +360,145 @@ async fn a_process_stopped_within_its_turn_is_woken_by_those_who_wait() {
     let written = store.write(&space, &[put(&node("a"), None, 1)]).await;
     assert!(matches!(written.as_deref(), Ok([Outcome::Applied])), "{written:?}");
     assert!(frozen.wait().unwrap().success(), "it finished what it was doing");
+}
+
+fn chmod(path: &std::path::Path, mode: u32) {
+    std::fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(mode)).unwrap();
+}
+
+fn mode(path: &std::path::Path) -> u32 {
+    std::os::unix::fs::MetadataExt::mode(&std::fs::metadata(path).unwrap()) & 0o777
+}
+
+/// What opening says; the store if it opens.
+fn opened(file: &std::path::Path, parameter: &str) -> Result<SharedStore, String> {
+    tenure::store::open(&format!("sqlite:{}{parameter}", file.display())).map_err(|error| error.to_string())
+}
+
+/// The database and what lies beside it, with a session alive.
+async fn modes(file: &OneFile, parameter: &str) -> Vec<(String, u32)> {
+    let store = opened(&file.path(), parameter).unwrap();
+    let session = SessionId(7);
+    store.liveness().acquire_lock(&fresh_space(), session, Takeover::Strict).await.unwrap();
+    store.write(&fresh_space(), &[put(&node("a"), None, 1)]).await.unwrap();
+    let beside = |suffix: &str| file.0.path().join(format!("tenure.db{suffix}"));
+    let lock = format!("-locks/{session}.lock");
+    ["", "-notify", "-wal", "-shm", "-locks", &lock]
+        .map(|suffix| (suffix.split('/').next().unwrap().to_owned(), mode(&beside(suffix))))
+        .into()
+}
+
+#[tokio::test]
+async fn files_are_for_their_owner_or_for_the_group_that_shares_them() {
+    for (parameter, files, directory) in [("", 0o600, 0o700), ("?access=group", 0o660, 0o770)] {
+        let file = OneFile::new();
+        chmod(file.0.path(), 0o700);
+        for (what, mode) in modes(&file, parameter).await {
+            let directory_or_lock = what == "-locks" && mode != files;
+            assert_eq!(
+                mode,
+                if directory_or_lock { directory } else { files },
+                "{parameter} {what}: {mode:o}"
+            );
+        }
+    }
+}
+
+/// A file of an older version that every user of the host could lock, and so stop every writer.
+#[tokio::test]
+async fn nobody_else_can_take_the_turn_to_write() {
+    let file = OneFile::new();
+    let notifier = file.0.path().join("tenure.db-notify");
+    std::fs::write(&notifier, "").unwrap();
+    chmod(&notifier, 0o644);
+    chmod(file.0.path(), 0o755);
+    let store = opened(&file.path(), "").unwrap();
+    assert_eq!(mode(&notifier), 0o600);
+    if rustix_is_root() {
+        let mut stranger = std::process::Command::new("setpriv");
+        stranger.args(["--reuid=65534", "--regid=65534", "--clear-groups", "flock", "--nonblock"]);
+        let took = stranger.arg(&notifier).arg("true").output().unwrap();
+        assert!(String::from_utf8_lossy(&took.stderr).contains("Permission denied"), "{took:?}");
+    }
+    store.write(&fresh_space(), &[put(&node("a"), None, 1)]).await.unwrap();
+}
+
+#[test]
+fn a_link_in_the_place_of_a_file_is_never_followed() {
+    for planted in ["tenure.db-notify", "tenure.db-wal", "tenure.db-locks"] {
+        let (file, elsewhere) = (OneFile::new(), tempfile::tempdir().unwrap());
+        let victim = elsewhere.path().join("victim");
+        std::os::unix::fs::symlink(&victim, file.0.path().join(planted)).unwrap();
+        let refused = opened(&file.path(), "").map(drop).unwrap_err();
+        assert!(refused.contains(planted), "{refused}");
+        assert!(!victim.exists(), "{planted} was followed");
+    }
+}
+
+#[tokio::test]
+async fn what_other_users_can_change_is_rejected_unless_told() {
+    let file = OneFile::new();
+    opened(&file.path(), "").unwrap().close().await;
+    let above = file.0.path().join("above/below");
+    std::fs::create_dir_all(&above).unwrap();
+    chmod(above.parent().unwrap(), 0o777);
+    for (path, database) in [
+        (file.path(), file.path()),
+        (file.0.path().to_owned(), file.path()),
+        (above.clone(), above.join("t.db")),
+    ] {
+        let changed = if path == above { above.parent().unwrap() } else { &path };
+        let before = mode(changed);
+        chmod(changed, 0o777);
+        let refused = opened(&database, "").map(drop).unwrap_err();
+        assert!(refused.contains("every user of this host can write it"), "{}: {refused}", path.display());
+        assert!(opened(&database, "?access=group").is_err(), "a group is not everybody");
+        let store = opened(&database, "?access=anyone").unwrap();
+        let remarks = store.describe().await.unwrap().remarks.join("\n");
+        assert!(remarks.contains("access=anyone"), "doctor says so: {remarks}");
+        store.close().await;
+        chmod(changed, if changed == above.parent().unwrap() { 0o755 } else { before });
+    }
+    chmod(&file.path(), 0o644);
+    let remarks = opened(&file.path(), "").unwrap().describe().await.unwrap().remarks.join("\n");
+    assert!(remarks.contains("chmod 600"), "doctor says who can read it: {remarks}");
+}
+
+/// Ownership can be given away by root alone.
+#[tokio::test]
+async fn what_belongs_to_a_stranger_is_rejected_even_by_root() {
+    if !rustix_is_root() {
+        return;
+    }
+    for given in ["", "-notify", "-locks"] {
+        let file = OneFile::new();
+        let store = opened(&file.path(), "").unwrap();
+        store.liveness().acquire_lock(&fresh_space(), SessionId(7), Takeover::Strict).await.unwrap();
+        store.close().await;
+        let given = file.0.path().join(format!("tenure.db{given}"));
+        std::os::unix::fs::chown(&given, Some(65534), None).unwrap();
+        let refused = opened(&file.path(), "").map(drop).unwrap_err();
+        assert!(refused.contains("user 65534") && refused.contains("access="), "{refused}");
+    }
+}
+
+/// Two users and what they share: a directory of their group.
+#[tokio::test]
+async fn members_of_a_group_share_a_file() {
+    let dir = tempfile::tempdir().unwrap();
+    let (program, shared) = (dir.path().join("program"), dir.path().join("shared"));
+    std::fs::copy(std::env::current_exe().unwrap(), &program).unwrap();
+    std::fs::create_dir(&shared).unwrap();
+    chmod(dir.path(), 0o755);
+    if rustix_is_root() {
+        std::os::unix::fs::chown(&shared, None, Some(65534)).unwrap();
+    }
+    chmod(&shared, 0o2770);
+    let file = shared.join("tenure.db?access=group");
+    for (seat, user) in [(1, 65534), (2, 65533), (3, 65534)] {
+        assert_eq!(Child::start_as(user, &program, &file, Task::WriteSome(seat)).line(), "done");
+    }
+    let mut leader = Child::start_as(65534, &program, &file, Task::Hold(SessionId(7)));
+    let mut standby = Child::start_as(65533, &program, &file, Task::Hold(SessionId(8)));
+    assert!(leader.line().starts_with("flock:") && standby.line().starts_with("flock:"));
 }

@@ -6,10 +6,12 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use futures_util::StreamExt;
-use tenure::event::What;
+use tenure::event::EventKind;
 use tenure::store::{Layer, Outcome, Store, StoreError, Write};
-use tenure::testing::{Memory, force_loss, on};
-use tenure::work::{Failure, Group, Health, Mode, Report, Restart, WorkError, Worker};
+use tenure::testing::{Memory, force_loss, node_on};
+use tenure::work::{
+    HealthCheck, RestartPolicy, TenureReport, WorkError, WorkMode, Worker, WorkerFailure, WorkerGroup,
+};
 use tenure::{Name, Node, Operator, Reason, State};
 
 const TTL: Duration = Duration::from_secs(1);
@@ -21,7 +23,7 @@ async fn soon<T>(future: impl Future<Output = T>) -> T {
 }
 
 async fn node(store: &Memory, name: &str) -> Node {
-    on(store).name(name).ttl(TTL).start().await.unwrap()
+    node_on(store).name(name).ttl(TTL).start().await.unwrap()
 }
 
 fn name(text: &str) -> Name {
@@ -56,7 +58,7 @@ impl Count {
 }
 
 /// Runs a group for one tenure of a node of its own.
-async fn one_tenure(group: Group) -> (Report, Node) {
+async fn one_tenure(group: WorkerGroup) -> (TenureReport, Node) {
     let node = node(&Memory::new(), "a").await;
     let candidate = node.candidate("scheduler").await.unwrap();
     let tenure = soon(candidate.elected()).await.unwrap();
@@ -73,31 +75,31 @@ async fn workers_start_in_order_each_when_the_one_before_is_ready() {
         move || order.lock().unwrap().push(what)
     };
     let (first, ready, second) = (noting("first", &order), noting("ready", &order), noting("second", &order));
-    let group = Group::new()
+    let group = WorkerGroup::new()
         .worker(
-            Worker::new("first", move |scope| {
+            Worker::new("first", move |context| {
                 first();
                 let ready = ready.clone();
                 async move {
                     tokio::time::sleep(Duration::from_millis(30)).await;
                     ready();
-                    scope.ready();
-                    scope.stopping().await;
+                    context.ready();
+                    context.stopping().await;
                     Ok(())
                 }
             })
-            .ready_within(PATIENCE),
+            .ready_timeout(PATIENCE),
         )
         .worker(
             Worker::new("second", move |_| {
                 second();
                 async { failed("enough") }
             })
-            .restart(Restart::Never),
+            .restart(RestartPolicy::Never),
         );
     let (report, _) = one_tenure(group).await;
     assert_eq!(*order.lock().unwrap(), ["first", "ready", "second"]);
-    assert_eq!(report.failure, Some(("second".into(), Failure::Died("enough".into()))));
+    assert_eq!(report.failure, Some(("second".into(), WorkerFailure::Died("enough".into()))));
     assert_eq!((report.reason, report.cancelled.len()), (Reason::WorkFailed, 0));
 }
 
@@ -109,10 +111,13 @@ async fn failures_are_forgiven_so_often_and_no_oftener() {
         counting.up();
         async { failed("again") }
     });
-    let group = Group::new().worker(worker.backoff(Duration::from_millis(1)).limit(2, PATIENCE));
+    let group = WorkerGroup::new().worker(worker.backoff(Duration::from_millis(1)).limit(2, PATIENCE));
     let (report, _) = one_tenure(group).await;
     assert_eq!(starts.get(), 3);
-    assert!(matches!(&report.failure, Some((_, Failure::Died(why))) if why.contains("again")), "{report:?}");
+    assert!(
+        matches!(&report.failure, Some((_, WorkerFailure::Died(why))) if why.contains("again")),
+        "{report:?}"
+    );
     assert_eq!(report.starts, [("flaky".to_owned(), 3)]);
 }
 
@@ -124,10 +129,10 @@ async fn what_always_restarts_does_and_what_never_does_ends_quietly() {
         let nth = counting.up();
         async move { if nth < 3 { Ok(()) } else { failed("third") } }
     });
-    let quiet = Worker::new("quiet", |_| async { Ok(()) }).restart(Restart::Never);
-    let group = Group::new()
+    let quiet = Worker::new("quiet", |_| async { Ok(()) }).restart(RestartPolicy::Never);
+    let group = WorkerGroup::new()
         .worker(quiet)
-        .worker(eager.restart(Restart::Always).backoff(Duration::from_millis(1)).limit(2, PATIENCE));
+        .worker(eager.restart(RestartPolicy::Always).backoff(Duration::from_millis(1)).limit(2, PATIENCE));
     let (report, _) = one_tenure(group).await;
     assert_eq!(starts.get(), 3);
     assert_eq!(report.starts, [("quiet".to_owned(), 1), ("eager".to_owned(), 3)]);
@@ -135,7 +140,7 @@ async fn what_always_restarts_does_and_what_never_does_ends_quietly() {
 
 #[tokio::test]
 async fn work_that_has_finished_ends_the_tenure() {
-    let (report, _) = one_tenure(Group::new().worker(Worker::new("done", |_| async { Ok(()) }))).await;
+    let (report, _) = one_tenure(WorkerGroup::new().worker(Worker::new("done", |_| async { Ok(()) }))).await;
     assert_eq!((report.reason, report.failure), (Reason::Finished, None));
 }
 
@@ -143,16 +148,16 @@ async fn work_that_has_finished_ends_the_tenure() {
 async fn work_that_does_not_start_hangs_or_is_not_well_ends_the_tenure() {
     let idle = || Worker::new("idle", |_| std::future::pending());
     let short = Duration::from_millis(20);
-    let sick = Health::every(short, |_| async { failed("no pulse") }).failures(2);
-    let slow = Health::every(short, |_| std::future::pending());
+    let sick = HealthCheck::every(short, |_| async { failed("no pulse") }).failures(2);
+    let slow = HealthCheck::every(short, |_| std::future::pending());
     for (worker, part) in [
-        (idle().ready_within(short), "not ready"),
-        (Worker::new("idle", |_| async { failed("no port") }).ready_within(PATIENCE), "no port"),
-        (idle().hangs_after(short), "no sign of life"),
+        (idle().ready_timeout(short), "not ready"),
+        (Worker::new("idle", |_| async { failed("no port") }).ready_timeout(PATIENCE), "no port"),
+        (idle().hang_timeout(short), "no sign of life"),
         (idle().health(sick), "no pulse"),
         (idle().health(slow.within(short)), "no answer"),
     ] {
-        let (report, _) = one_tenure(Group::new().worker(worker)).await;
+        let (report, _) = one_tenure(WorkerGroup::new().worker(worker)).await;
         let (_, failure) = report.failure.expect(part);
         assert!(failure.to_string().contains(part), "{failure}");
         assert_eq!(report.reason, Reason::WorkFailed);
@@ -161,16 +166,17 @@ async fn work_that_does_not_start_hangs_or_is_not_well_ends_the_tenure() {
 
 #[tokio::test]
 async fn signs_of_life_keep_a_worker() {
-    let worker = Worker::new("lively", |scope| async move {
+    let worker = Worker::new("lively", |context| async move {
         for _ in 0..20 {
             tokio::time::sleep(Duration::from_millis(20)).await;
-            scope.alive();
+            context.heartbeat();
         }
         failed("the end")
     });
-    let group = Group::new().worker(worker.hangs_after(Duration::from_secs(10)).restart(Restart::Never));
+    let group =
+        WorkerGroup::new().worker(worker.hang_timeout(Duration::from_secs(10)).restart(RestartPolicy::Never));
     let (report, _) = one_tenure(group).await;
-    assert_eq!(report.failure, Some(("lively".into(), Failure::Died("the end".into()))));
+    assert_eq!(report.failure, Some(("lively".into(), WorkerFailure::Died("the end".into()))));
 }
 
 /// Whoever hears of the failure can be sure that the role is lost already.
@@ -181,19 +187,19 @@ async fn a_panic_is_a_loss_first_and_an_error_second() {
     let candidate = node.candidate("scheduler").await.unwrap();
     let tenure = soon(candidate.elected()).await.unwrap();
     let lead = tenure.lead();
-    let group = Group::new().worker(Worker::new("wild", |_| async { panic!("boom") }));
+    let group = WorkerGroup::new().worker(Worker::new("wild", |_| async { panic!("boom") }));
     let report = soon(group.run(&node, tenure)).await;
-    assert_eq!(report.failure, Some(("wild".into(), Failure::Panicked("boom".into()))));
+    assert_eq!(report.failure, Some(("wild".into(), WorkerFailure::Panicked("boom".into()))));
     assert!(!lead.check());
     let mut lost = false;
     soon(async {
         loop {
-            match events.next().await.unwrap().what {
-                What::Lost { reason, .. } => {
+            match events.next().await.unwrap().kind {
+                EventKind::Lost { reason, .. } => {
                     assert_eq!(reason, Reason::WorkFailed);
                     lost = true;
                 }
-                What::WorkFailed { worker, why, .. } => {
+                EventKind::WorkFailed { worker, why, .. } => {
                     assert!(lost, "the loss comes first");
                     assert_eq!((worker.as_str(), why.as_str()), ("wild", "it panicked: boom"));
                     return;
@@ -209,19 +215,19 @@ async fn a_panic_is_a_loss_first_and_an_error_second() {
 async fn after_work_that_failed_another_node_gets_a_turn() {
     let store = Memory::new();
     let (a, b) = (node(&store, "a").await, node(&store, "b").await);
-    let broken =
-        Group::new().worker(Worker::new("broken", |_| async { failed("no") }).restart(Restart::Never));
+    let broken = WorkerGroup::new()
+        .worker(Worker::new("broken", |_| async { failed("no") }).restart(RestartPolicy::Never));
     let works = Count::default();
     let counting = works.clone();
-    let sound = Group::new().worker(Worker::new("sound", move |scope| {
+    let sound = WorkerGroup::new().worker(Worker::new("sound", move |context| {
         counting.up();
         async move {
-            scope.stopping().await;
+            context.stopping().await;
             Ok(())
         }
     }));
     let (first, second) =
-        (a.stand("scheduler").cool_down(PATIENCE), b.stand("scheduler").takeover_delay(TTL));
+        (a.candidate("scheduler").cool_down(PATIENCE), b.candidate("scheduler").takeover_delay(TTL));
     let leading = tokio::spawn(async move { tokio::join!(broken.lead(first), sound.lead(second)) });
     works.reaches(1).await;
     let leader = soon(async {
@@ -252,22 +258,22 @@ async fn a_drain_waits_for_what_is_in_flight_and_no_longer() {
         let (begun, at_work, ended) = (Count::default(), Arc::new(AtomicBool::new(false)), Count::default());
         let worker = {
             let (begun, at_work, ended) = (begun.clone(), at_work.clone(), ended.clone());
-            Worker::new("job", move |scope| {
+            Worker::new("job", move |context| {
                 let (begun, at_work, ended) = (begun.clone(), at_work.clone(), ended.clone());
                 async move {
                     let _present = Present::new(at_work);
                     begun.up();
-                    scope.stopping().await;
-                    assert!(scope.check(), "still covered while it winds down");
+                    context.stopping().await;
+                    assert!(context.check(), "still covered while it winds down");
                     tokio::time::sleep(takes).await;
                     ended.up();
                     Ok(())
                 }
             })
         };
-        let candidate = a.stand("scheduler").drain(drain).start().await.unwrap();
+        let candidate = a.candidate("scheduler").drain(drain).await.unwrap();
         let tenure = soon(candidate.elected()).await.unwrap();
-        let group = Group::new().worker(worker);
+        let group = WorkerGroup::new().worker(worker);
         let (leader, running) = (a.clone(), tokio::spawn(async move { group.run(&a, tenure).await }));
         begun.reaches(1).await;
         let successor = b.candidate("scheduler").await.unwrap();
@@ -302,20 +308,20 @@ impl Drop for Present {
 async fn blocking_work_is_waited_for_and_blocks_nobody() {
     // Long enough that a busy machine misses no beat by itself.
     let ttl = 3 * TTL;
-    let node = on(&Memory::new()).name("a").ttl(ttl).start().await.unwrap();
+    let node = node_on(&Memory::new()).name("a").ttl(ttl).start().await.unwrap();
     let candidate = node.candidate("scheduler").await.unwrap();
     let tenure = soon(candidate.elected()).await.unwrap();
     let at_work = Arc::new(AtomicBool::new(false));
     let present = at_work.clone();
-    let worker = Worker::blocking("grinder", move |scope| {
+    let worker = Worker::blocking("grinder", move |context| {
         let _present = Present::new(present.clone());
-        while scope.check() && !scope.is_stopping() {
+        while context.check() && !context.is_stopping() {
             std::thread::sleep(Duration::from_millis(5));
         }
         std::thread::sleep(Duration::from_millis(100));
         Ok(())
     });
-    let (leader, group) = (node.clone(), Group::new().worker(worker));
+    let (leader, group) = (node.clone(), WorkerGroup::new().worker(worker));
     let lead = tenure.lead();
     let running = tokio::spawn(async move { group.run(&leader, tenure).await });
     tokio::time::sleep(ttl * 3 / 2).await;
@@ -330,25 +336,25 @@ async fn blocking_work_is_waited_for_and_blocks_nobody() {
 #[tokio::test]
 async fn blocking_work_that_is_not_well_is_told_so_and_ends_the_tenure() {
     let grinder = || {
-        Worker::blocking("grinder", |scope| {
-            while !scope.is_stopping() {
+        Worker::blocking("grinder", |context| {
+            while !context.is_stopping() {
                 std::thread::sleep(Duration::from_millis(5));
             }
             Ok(())
         })
     };
     let short = Duration::from_millis(20);
-    let sick = Health::every(short, |_| async { failed("no pulse") });
-    let patient = Worker::new("patient", |scope| async move {
-        scope.killed().await;
+    let sick = HealthCheck::every(short, |_| async { failed("no pulse") });
+    let patient = Worker::new("patient", |context| async move {
+        context.killed().await;
         Ok(())
     });
     for (worker, part) in [
         (grinder().health(sick.clone()), "no pulse"),
-        (grinder().hangs_after(short), "no sign of life"),
+        (grinder().hang_timeout(short), "no sign of life"),
         (patient.joins().health(sick), "no pulse"),
     ] {
-        let (report, _) = one_tenure(Group::new().worker(worker)).await;
+        let (report, _) = one_tenure(WorkerGroup::new().worker(worker)).await;
         let (_, failure) = report.failure.expect(part);
         assert!(failure.to_string().contains(part), "{failure}");
     }
@@ -357,22 +363,22 @@ async fn blocking_work_that_is_not_well_is_told_so_and_ends_the_tenure() {
 /// What is not ready yet is not expected to be well.
 #[tokio::test]
 async fn health_is_asked_for_once_a_worker_is_ready() {
-    let slow = Worker::new("slow", |scope| async move {
+    let slow = Worker::new("slow", |context| async move {
         tokio::time::sleep(Duration::from_millis(200)).await;
-        scope.ready();
-        scope.stopping().await;
+        context.ready();
+        context.stopping().await;
         Ok(())
     });
     let asked = Count::default();
     let asking = asked.clone();
-    let health = Health::every(Duration::from_millis(5), move |_| {
+    let health = HealthCheck::every(Duration::from_millis(5), move |_| {
         let nth = asking.up();
         async move { if nth < 3 { Ok(()) } else { failed("no pulse") } }
     });
     let next = Worker::new("next", |_| std::future::pending());
-    let group = Group::new().worker(slow.ready_within(PATIENCE).health(health)).worker(next);
+    let group = WorkerGroup::new().worker(slow.ready_timeout(PATIENCE).health(health)).worker(next);
     let (report, _) = one_tenure(group).await;
-    assert_eq!(report.failure, Some(("slow".into(), Failure::Unhealthy("no pulse".into()))));
+    assert_eq!(report.failure, Some(("slow".into(), WorkerFailure::Unhealthy("no pulse".into()))));
     assert_eq!(asked.get(), 3);
     assert!(report.starts.contains(&("next".into(), 1)), "{report:?}");
 }
@@ -383,7 +389,7 @@ async fn a_lost_session_stops_the_work() {
     let candidate = node.candidate("scheduler").await.unwrap();
     let tenure = soon(candidate.elected()).await.unwrap();
     let losing = node.clone();
-    let group = Group::new().worker(Worker::new("job", move |_| {
+    let group = WorkerGroup::new().worker(Worker::new("job", move |_| {
         force_loss(&losing);
         std::future::pending()
     }));
@@ -397,15 +403,15 @@ async fn off_does_not_stand_and_the_shadow_leads_without_working() {
     let node = node(&store, "a").await;
     let works = Count::default();
     let counting = works.clone();
-    let group = Group::new().worker(Worker::new("job", move |_| {
+    let group = WorkerGroup::new().worker(Worker::new("job", move |_| {
         counting.up();
         std::future::pending()
     }));
-    soon(group.clone().mode(Mode::Off).lead(node.stand("scheduler"))).await.unwrap();
+    soon(group.clone().mode(WorkMode::Off).lead(node.candidate("scheduler"))).await.unwrap();
     let observer = node.observer("scheduler").await.unwrap();
     assert_eq!(observer.leader(), None);
-    let shadow = group.mode(Mode::Shadow);
-    let stand = node.stand("scheduler");
+    let shadow = group.mode(WorkMode::Shadow);
+    let stand = node.candidate("scheduler");
     let leading = tokio::spawn(async move { shadow.lead(stand).await });
     let mut leaders = observer.leaders();
     soon(async { while !matches!(leaders.next().await, Some(Some(_))) {} }).await;
@@ -419,11 +425,12 @@ async fn off_does_not_stand_and_the_shadow_leads_without_working() {
 async fn a_static_leader_leads_and_nobody_else_does() {
     let store = Memory::new();
     let (a, b) = (node(&store, "a").await, node(&store, "b").await);
-    let group = Group::new().static_leader(name("b")).worker(Worker::new("job", |_| std::future::pending()));
+    let group =
+        WorkerGroup::new().static_leader(name("b")).worker(Worker::new("job", |_| std::future::pending()));
     let other = group.clone();
-    let stand = a.stand("scheduler").priority(9);
+    let stand = a.candidate("scheduler").priority(9);
     let follower = tokio::spawn(async move { other.lead(stand).await });
-    let stand = b.stand("scheduler");
+    let stand = b.candidate("scheduler");
     let leader = tokio::spawn(async move { group.lead(stand).await });
     let observer = a.observer("scheduler").await.unwrap();
     let mut leaders = observer.leaders();
@@ -439,7 +446,7 @@ async fn a_static_leader_leads_and_nobody_else_does() {
     soon(b.stop()).await;
     soon(leader).await.unwrap().unwrap();
     tokio::time::sleep(2 * TTL).await;
-    let candidate = a.stand("other").start().await.unwrap();
+    let candidate = a.candidate("other").await.unwrap();
     assert!(soon(candidate.elected()).await.is_some(), "it takes part");
     assert_eq!(observer.leader(), None, "but nobody else leads");
     follower.abort();
@@ -476,24 +483,24 @@ impl Layer for Trap {
 async fn a_panic_of_the_loop_is_a_loss_first_and_an_error_second() {
     let armed = Arc::new(AtomicBool::new(false));
     let store = Trap { inner: Memory::new(), armed: armed.clone() };
-    let node = Node::with_store(Arc::new(store)).name("a").ttl(TTL).start().await.unwrap();
+    let node = Node::builder_with_store(Arc::new(store)).name("a").ttl(TTL).start().await.unwrap();
     let mut events = node.events();
     let works = Count::default();
     let counting = works.clone();
-    let group = Group::new().worker(Worker::new("job", move |_| {
+    let group = WorkerGroup::new().worker(Worker::new("job", move |_| {
         counting.up();
         std::future::pending()
     }));
-    let stand = node.stand("scheduler");
+    let stand = node.candidate("scheduler");
     let leading = tokio::spawn(async move { group.lead(stand).await });
     works.reaches(1).await;
     armed.store(true, Ordering::SeqCst);
     let mut seen = Vec::new();
     soon(async {
         loop {
-            match events.next().await.unwrap().what {
-                What::Lost { reason, .. } => seen.push(reason.to_string()),
-                What::LoopFailed { error } => {
+            match events.next().await.unwrap().kind {
+                EventKind::Lost { reason, .. } => seen.push(reason.to_string()),
+                EventKind::LoopFailed { error } => {
                     seen.push(error);
                     return;
                 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tenure::Operator;
 use tenure::operator::NodeState;
-use tenure::work::Scope;
+use tenure::work::WorkerContext;
 use tokio_postgres::{Client, Transaction};
 
 use crate::database::{self, Fault};
@@ -20,7 +20,7 @@ const EACH: i64 = 4;
 const ROUND: Duration = Duration::from_millis(100);
 
 /// Round after round, until the work is told to stop.
-pub(crate) async fn run(url: &str, operator: &Operator, scope: &Scope) -> Result<(), Fault> {
+pub(crate) async fn run(url: &str, operator: &Operator, scope: &WorkerContext) -> Result<(), Fault> {
     let mut client = database::connect(url).await?;
     loop {
         round(&mut client, operator, scope).await?;
@@ -31,7 +31,7 @@ pub(crate) async fn run(url: &str, operator: &Operator, scope: &Scope) -> Result
     }
 }
 
-async fn round(client: &mut Client, operator: &Operator, scope: &Scope) -> Result<(), Fault> {
+async fn round(client: &mut Client, operator: &Operator, scope: &WorkerContext) -> Result<(), Fault> {
     let (live, present) = sessions(operator).await?;
     let mut transaction = client.transaction().await?;
     scope.lead().fence(&mut transaction, FENCE).await?;
@@ -74,7 +74,7 @@ async fn recover(transaction: &Transaction<'_>, present: &BTreeSet<String>) -> R
 }
 
 /// What failed too often is moved to the dead letters.
-async fn bury(transaction: &Transaction<'_>, scope: &Scope) -> Result<(), Fault> {
+async fn bury(transaction: &Transaction<'_>, scope: &WorkerContext) -> Result<(), Fault> {
     transaction
         .execute(
             "WITH hopeless AS (DELETE FROM jobs WHERE state = 'waiting' AND attempts >= $1 RETURNING *)
@@ -87,7 +87,7 @@ async fn bury(transaction: &Transaction<'_>, scope: &Scope) -> Result<(), Fault>
 }
 
 /// What waits, and is due, goes to those alive, in turn, each up to its share.
-async fn assign(transaction: &Transaction<'_>, live: &[String], scope: &Scope) -> Result<(), Fault> {
+async fn assign(transaction: &Transaction<'_>, live: &[String], scope: &WorkerContext) -> Result<(), Fault> {
     let token = i64::try_from(scope.token().0)?;
     for session in live {
         transaction

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tenure::schedule::{BadTask, RunContext, Schedule, Task, TaskSettings};
+use tenure::schedule::{RunContext, Schedule, Task, TaskError, TaskSettings};
 
 use crate::coordinate::FENCE;
 use crate::database::{self, Fault};
@@ -11,7 +11,7 @@ use crate::database::{self, Fault};
 const EVERY: Duration = Duration::from_secs(1);
 
 /// The schedule of the leader.
-pub(crate) fn schedule(url: &str) -> Result<Schedule, BadTask> {
+pub(crate) fn schedule(url: &str) -> Result<Schedule, TaskError> {
     let url = url.to_owned();
     let count = move |run: RunContext| {
         let url = url.clone();

@@ -14,7 +14,7 @@ pub(crate) async fn prepare(url: &str) -> Result<(), Fault> {
     // Two that create a table at once would both fail.
     transaction.batch_execute("SELECT pg_advisory_xact_lock(7031)").await?;
     transaction.batch_execute(include_str!("schema.sql")).await?;
-    tenure::fence::create(&mut transaction).await?;
+    tenure::fence::create_table(&mut transaction).await?;
     Ok(transaction.commit().await?)
 }
 

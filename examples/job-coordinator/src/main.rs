@@ -15,8 +15,8 @@ mod perform;
 use std::error::Error;
 use std::time::Duration;
 
-use tenure::event::What;
-use tenure::work::{Group, Worker};
+use tenure::event::EventKind;
+use tenure::work::{Worker, WorkerGroup};
 use tenure::{Node, Operator, SessionId};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
@@ -33,10 +33,10 @@ async fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
 
     // The session is the identity of this process: jobs are assigned to it, and to nobody else of this name.
     let (sender, session) = watch::channel(None::<SessionId>);
-    let node = Node::connect(url.clone()).name(name).ttl(Duration::from_millis(ttl));
-    let node = node.listen(move |event| match &event.what {
-        What::SessionOpened { session } => _ = sender.send_replace(Some(*session)),
-        What::SessionOver { .. } => _ = sender.send_replace(None),
+    let node = Node::builder(url.clone()).name(name).ttl(Duration::from_millis(ttl));
+    let node = node.listen(move |event| match &event.kind {
+        EventKind::SessionOpened { session } => _ = sender.send_replace(Some(*session)),
+        EventKind::SessionOver { .. } => _ = sender.send_replace(None),
         _ => {}
     });
     let node = node.start().await?;
@@ -47,7 +47,7 @@ async fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
         let (database, operator) = (database.clone(), operator.clone());
         async move { coordinate::run(&database, &operator, &scope).await }
     });
-    let group = Group::new().worker(assigning).worker(count::schedule(&url)?.worker());
+    let group = WorkerGroup::new().worker(assigning).worker(count::schedule(&url)?.worker());
     let performing = tokio::spawn(perform::run(url, session));
     let mut terminate = signal(SignalKind::terminate())?;
     let stopped = async {
@@ -57,7 +57,7 @@ async fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
         }
         node.stop().await;
     };
-    let (led, ()) = tokio::join!(group.lead(node.stand(ROLE)), stopped);
+    let (led, ()) = tokio::join!(group.lead(node.candidate(ROLE)), stopped);
     performing.abort();
     Ok(led?)
 }

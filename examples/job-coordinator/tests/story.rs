@@ -3,7 +3,7 @@
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use tenure_testkit::servers::postgres::Postgres;
+use tenure_torture::servers::postgres::Postgres;
 use tokio_postgres::{Client, NoTls};
 
 /// Long enough for anything that happens at all.

@@ -9,7 +9,7 @@ use futures_util::StreamExt;
 use futures_util::future::join_all;
 use futures_util::stream::BoxStream;
 use tenure::clock::{Clock, LeaseClock};
-use tenure::event::What;
+use tenure::event::EventKind;
 use tenure::store::{Epoch, Key, Kind, SharedStore, Signal, Value, Version, Write};
 use tenure::{Candidate, Name, Node, Timing};
 
@@ -93,24 +93,24 @@ async fn floor(bench: &Bench) -> Result<Spread, Exit> {
     hear(&one, &mut signals, &bench.namespace).await?;
     let name = Name::new("floor").map_err(tenure::Error::from)?;
     let key = |kind| Key::Named(Epoch(1), kind, name.clone());
-    let (mut rung, mut answered) = (None, None);
+    let (mut notified, mut answered) = (None, None);
     let mut spread = Spread::new();
     for round in 0..u128::from(bench.rounds) {
         let write = |kind, expect, version| {
             let put = Some((Version(version), Value::of(&"floor", None)));
-            Write { key: key(kind), expect, put, ring: true, witnessed: false }
+            Write { key: key(kind), expect, put, notify: true, requires_lock: false }
         };
-        let (ring, answer) = (2 * round + 1, 2 * round + 2);
+        let (notify, answer) = (2 * round + 1, 2 * round + 2);
         let started = Instant::now();
-        one.write(&bench.namespace, &[write(Kind::Task, rung, ring)]).await?;
+        one.write(&bench.namespace, &[write(Kind::Task, notified, notify)]).await?;
         while let Some(signal) = signals.next().await {
-            if matches!(signal, Signal::Changed(entry) if entry.version == Version(ring)) {
+            if matches!(&signal, Signal::Changed(changed) if *changed == key(Kind::Task)) {
                 break;
             }
         }
         two.write(&bench.namespace, &[write(Kind::History, answered, answer)]).await?;
         spread.add(micros(started.elapsed()));
-        (rung, answered) = (Some(Version(ring)), Some(Version(answer)));
+        (notified, answered) = (Some(Version(notify)), Some(Version(answer)));
     }
     Ok(spread)
 }
@@ -126,7 +126,7 @@ async fn hear(
     for version in 1.. {
         let put = Some((Version(version), Value::of(&"hear", None)));
         store
-            .write(namespace, &[Write { key: key.clone(), expect, put, ring: true, witnessed: false }])
+            .write(namespace, &[Write { key: key.clone(), expect, put, notify: true, requires_lock: false }])
             .await?;
         expect = Some(Version(version));
         if tokio::time::timeout(Duration::from_millis(100), signals.next()).await.is_ok() {
@@ -204,7 +204,7 @@ pub(super) async fn mass_takeover(bench: &Bench, figures: &mut Figures) -> Resul
     let known = Arc::new(OnceLock::new());
     let first = known.clone();
     let _listening = node.listen(move |event| {
-        if matches!(event.what, What::LeaderDown { .. }) {
+        if matches!(event.kind, EventKind::LeaderDown { .. }) {
             first.get_or_init(Instant::now);
         }
     });
@@ -219,7 +219,7 @@ pub(super) async fn mass_takeover(bench: &Bench, figures: &mut Figures) -> Resul
     join_all(candidates.iter().map(Candidate::elected)).await;
     let all = killed.elapsed();
     let known = known.get().map_or(all, |known| known.duration_since(killed));
-    let value = format!("{} after it was known", show(micros(all.saturating_sub(known))));
+    let value = format!("{} after the death was known", show(micros(all.saturating_sub(known))));
     figures.plain(&format!("{} roles of a dead node led again", bench.roles), value, "≤ 2 s");
     figures.plain("… known dead after", show(micros(known)), "");
     drop(candidates);
@@ -238,8 +238,9 @@ impl Victim {
         let mut command = Command::new("/proc/self/exe");
         command.args(["--store", &bench.url, "--namespace", bench.namespace.as_str(), "bench", "--victim"]);
         command.args(["--roles", &bench.roles.to_string()]).stdin(Stdio::piped()).stdout(Stdio::piped());
-        let mut child =
-            command.spawn().map_err(|error| Exit::Failed(format!("no second process: {error}")))?;
+        let mut child = command
+            .spawn()
+            .map_err(|error| Exit::Failed(format!("cannot start a second process: {error}")))?;
         let ready = child.stdout.take();
         Ok(Self { child, ready })
     }
@@ -268,7 +269,7 @@ impl Drop for Victim {
 /// Leads many roles, says so, and waits to be killed.
 pub(super) async fn play_victim(common: &Common, roles: u32) -> Result<Exit, Exit> {
     use std::io::Write as _;
-    let node = Node::connect(common.store_url())
+    let node = Node::builder(common.store_url())
         .namespace(common.namespace().as_str())
         .name("bench-victim")
         .ttl(TTL);
@@ -285,14 +286,14 @@ pub(super) async fn play_victim(common: &Common, roles: u32) -> Result<Exit, Exi
 pub(super) async fn crash(bench: &Bench, figures: &mut Figures) -> Result<(), Exit> {
     let can = bench.store()?.describe().await?;
     let timing = Timing::default();
-    let strict = if can.witnesses_death {
+    let strict = if can.process_liveness_locks {
         "median ≤ 50 ms".to_owned()
     } else {
         format!("≤ {}", show(micros(timing.ttl + timing.beat + Duration::from_millis(100))))
     };
     let what = "kill -9 of tenure run → next command runs";
     figures.plain(what, crashes(bench, "strict").await?.to_string(), &strict);
-    if can.witnesses_disconnect {
+    if can.connection_liveness_locks {
         let target = format!("≤ {}", show(micros(timing.grace + Duration::from_millis(100))));
         figures.plain(
             &format!("{what}, on disconnect"),
@@ -365,5 +366,5 @@ fn wall_nanos() -> u128 {
 }
 
 fn stopped() -> Exit {
-    Exit::Failed("the election loop has stopped".to_owned())
+    Exit::Failed("the election loop stopped".to_owned())
 }

@@ -9,13 +9,50 @@ mod metered;
 
 use std::time::Duration;
 
+use clap::{Args, ValueEnum};
 use tenure::store::SharedStore;
 use tenure::{Name, Node};
 
-use crate::args::{BenchArgs, Common};
+use crate::args::{Common, private_server};
 use crate::exit::Exit;
-use crate::torture::ground::Ground;
 use figures::Figures;
+use tenure_torture::attacked::PrivateServer;
+use tenure_torture::target::TargetStore;
+
+/// `tenure bench`
+#[derive(Debug, Clone, Args)]
+pub struct BenchArgs {
+    /// Number of measurements of each figure
+    #[arg(long, default_value_t = 100)]
+    pub rounds: u32,
+    /// Number of roles on one node
+    #[arg(long, default_value_t = 10_000)]
+    pub roles: u32,
+    /// Start a private server of this kind, and measure there; otherwise --store is used
+    #[arg(long, value_name = "KIND", value_parser = private_server())]
+    pub private: Option<&'static PrivateServer>,
+    /// Measure only these figures, separated by commas [default: all]
+    #[arg(long, value_enum, value_delimiter = ',', value_name = "FIGURES")]
+    pub only: Vec<BenchFigure>,
+    /// Run the node that is killed
+    #[arg(long, hide = true)]
+    pub victim: bool,
+}
+
+/// One thing that `tenure bench` measures.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum BenchFigure {
+    /// A local check of leadership
+    Check,
+    /// A clean hand-over from one node to another
+    HandOver,
+    /// Operations and memory of an idle leader with one role and with many
+    SteadyState,
+    /// All roles of a node that dies
+    MassTakeover,
+    /// `kill -9` of `tenure run`
+    Crash,
+}
 
 /// What the measurements share.
 pub(crate) struct Bench {
@@ -35,17 +72,22 @@ pub async fn main(common: &Common, args: &BenchArgs) -> Result<Exit, Exit> {
     }
     let namespace = Name::new(format!("bench-{}", std::process::id())).map_err(tenure::Error::from)?;
     let private = match args.private {
-        Some(private) => Some(Ground::open(Some(private), "", &[]).await?),
+        Some(private) => Some(TargetStore::open(Some(private), "", &[]).await?),
         None => None,
     };
-    let url = private.as_ref().map_or_else(|| common.store_url(), |ground| ground.url.clone());
+    let url = private.as_ref().map_or_else(|| common.store_url(), |target| target.url.clone());
     let bench = Bench { url, namespace, rounds: args.rounds.max(1), roles: args.roles.max(1) };
     let mut figures = Figures::default();
-    measure::check(&bench, &mut figures).await?;
-    measure::hand_over(&bench, &mut figures).await?;
-    measure::steady_state(&bench, &mut figures).await?;
-    measure::mass_takeover(&bench, &mut figures).await?;
-    measure::crash(&bench, &mut figures).await?;
+    let wanted = if args.only.is_empty() { BenchFigure::value_variants() } else { &args.only };
+    for figure in wanted {
+        match figure {
+            BenchFigure::Check => measure::check(&bench, &mut figures).await?,
+            BenchFigure::HandOver => measure::hand_over(&bench, &mut figures).await?,
+            BenchFigure::SteadyState => measure::steady_state(&bench, &mut figures).await?,
+            BenchFigure::MassTakeover => measure::mass_takeover(&bench, &mut figures).await?,
+            BenchFigure::Crash => measure::crash(&bench, &mut figures).await?,
+        }
+    }
     if common.is_json() {
         crate::output::json(&figures)?;
     } else {
@@ -57,13 +99,14 @@ pub async fn main(common: &Common, args: &BenchArgs) -> Result<Exit, Exit> {
 impl Bench {
     /// What a clean hand-over may take. Where the store has no notifications the floor is our own work, and no measure.
     fn hand_over_target(&self) -> &'static str {
-        let polled = ["mysql:", "mariadb:"].iter().any(|scheme| self.url.starts_with(scheme));
-        if polled { "p99 ≤ 60 ms" } else { "≤ 3 ×" }
+        let native =
+            tenure::store::backend_for_url(&self.url).is_ok_and(|backend| backend.native_notifications);
+        if native { "≤ 3 ×" } else { "p99 ≤ 60 ms" }
     }
 
     /// A handle of its own on the store, as another process would have.
     fn store(&self) -> Result<SharedStore, Exit> {
-        Ok(tenure::store::visit(&self.url)?)
+        Ok(tenure::store::open_as_client(&self.url)?)
     }
 
     async fn node(&self, name: &str, ttl: Duration) -> Result<Node, Exit> {
@@ -71,7 +114,12 @@ impl Bench {
     }
 
     async fn node_on(&self, store: SharedStore, name: &str, ttl: Duration) -> Result<Node, Exit> {
-        Ok(Node::with_store(store).namespace(self.namespace.as_str()).name(name).ttl(ttl).start().await?)
+        Ok(Node::builder_with_store(store)
+            .namespace(self.namespace.as_str())
+            .name(name)
+            .ttl(ttl)
+            .start()
+            .await?)
     }
 }
 

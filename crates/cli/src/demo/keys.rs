@@ -2,27 +2,27 @@
 
 use ratatui::crossterm::event::{KeyCode, KeyModifiers};
 
-use super::nemesis::Act;
+use super::script::DemoFault;
 
 /// What the viewer wants.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Wish {
+pub(super) enum KeyCommand {
     /// To see that happen to the leader.
-    See(Act),
+    See(DemoFault),
     /// The nemesis to rest, or to go on.
     Rest,
     /// To leave.
     Quit,
 }
 
-pub(super) fn meaning(code: KeyCode, modifiers: KeyModifiers) -> Option<Wish> {
+pub(super) fn meaning(code: KeyCode, modifiers: KeyModifiers) -> Option<KeyCommand> {
     match code {
-        KeyCode::Char('c' | 'd') if modifiers.contains(KeyModifiers::CONTROL) => Some(Wish::Quit),
-        KeyCode::Char('q') | KeyCode::Esc => Some(Wish::Quit),
-        KeyCode::Char('k') => Some(Wish::See(Act::Kill)),
-        KeyCode::Char('f') => Some(Wish::See(Act::Freeze)),
-        KeyCode::Char('t') => Some(Wish::See(Act::HandOver)),
-        KeyCode::Char('p') => Some(Wish::Rest),
+        KeyCode::Char('c' | 'd') if modifiers.contains(KeyModifiers::CONTROL) => Some(KeyCommand::Quit),
+        KeyCode::Char('q') | KeyCode::Esc => Some(KeyCommand::Quit),
+        KeyCode::Char('k') => Some(KeyCommand::See(DemoFault::Kill)),
+        KeyCode::Char('f') => Some(KeyCommand::See(DemoFault::Freeze)),
+        KeyCode::Char('t') => Some(KeyCommand::See(DemoFault::HandOver)),
+        KeyCode::Char('p') => Some(KeyCommand::Rest),
         _ => None,
     }
 }
@@ -34,12 +34,12 @@ mod tests {
     #[test]
     fn keys_mean_what_the_board_says() {
         let plain = |c| meaning(KeyCode::Char(c), KeyModifiers::NONE);
-        assert_eq!(plain('k'), Some(Wish::See(Act::Kill)));
-        assert_eq!(plain('f'), Some(Wish::See(Act::Freeze)));
-        assert_eq!(plain('t'), Some(Wish::See(Act::HandOver)));
-        assert_eq!(plain('p'), Some(Wish::Rest));
-        assert_eq!(plain('q'), Some(Wish::Quit));
+        assert_eq!(plain('k'), Some(KeyCommand::See(DemoFault::Kill)));
+        assert_eq!(plain('f'), Some(KeyCommand::See(DemoFault::Freeze)));
+        assert_eq!(plain('t'), Some(KeyCommand::See(DemoFault::HandOver)));
+        assert_eq!(plain('p'), Some(KeyCommand::Rest));
+        assert_eq!(plain('q'), Some(KeyCommand::Quit));
         assert_eq!(plain('c'), None);
-        assert_eq!(meaning(KeyCode::Char('c'), KeyModifiers::CONTROL), Some(Wish::Quit));
+        assert_eq!(meaning(KeyCode::Char('c'), KeyModifiers::CONTROL), Some(KeyCommand::Quit));
     }
 }

@@ -1,31 +1,29 @@
 //! `tenure demo`: real nodes that elect, fail and recover, before your eyes.
 //!
 //! ```text
-//!   member processes ── reports (pipes) ──┐
-//!   nemesis, keys ── signals sent ────────┼─▶ happenings ─▶ world ─▶ board, or plain lines
-//!   member processes ── witness files ─▶ witness ─▶ verdict
+//!   node processes ── messages (pipes) ──┐
+//!   script, keys ── signals sent ────────┼─▶ events ─▶ cluster ─▶ board, or plain lines
+//!   node processes ── notes ─▶ judge of `tenure-torture` ─▶ summary
 //! ```
 //!
-//! Nothing is played: the members are processes of this very binary on a temporary embedded store, they are
-//! really killed and frozen, and every figure is measured. What the leaders did, they wrote into witness files, from
-//! which the verdict tells at the end whether two ever led at once.
+//! The nodes are processes of this same binary on a temporary embedded store. They are really killed and frozen, and every
+//! figure is measured. The leaders write notes of their work, from which the judge finds whether two ever led at once.
 
 mod board;
-mod cast;
+mod cluster;
 mod keys;
 mod member;
-mod nemesis;
-mod report;
-mod stage;
+mod message;
+mod nodes;
+mod runner;
+mod script;
+mod summary;
 mod timeline;
-mod verdict;
-mod witness;
-mod world;
 
 use std::io::IsTerminal;
 use std::time::Duration;
 
-use tenure::{Name, Settings, Timing};
+use tenure::{Name, Timing, TimingSettings};
 
 use crate::args::DemoArgs;
 use crate::exit::Exit;
@@ -35,6 +33,9 @@ const SCHEDULER: &str = "scheduler";
 
 /// How many more roles there are, so that it shows how roles spread over nodes.
 const SHARDS: usize = 6;
+
+/// How long the demo lasts where no key can end it: long enough for a crash, a hand-over and a freeze.
+const TOUR: Duration = Duration::from_secs(20);
 
 /// Plays the demo, or is one of its nodes.
 ///
@@ -46,7 +47,8 @@ pub async fn main(args: DemoArgs) -> Result<Exit, Exit> {
     }
     let dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
     let board = !args.no_tty && !dumb && std::io::stdout().is_terminal();
-    stage::play(args.nodes, args.seconds.map(Duration::from_secs), board).await
+    let tour = (!board && !args.forever).then_some(TOUR);
+    runner::run_demo(args.nodes, args.seconds.map(Duration::from_secs).or(tour), board).await
 }
 
 /// All roles, the scheduler first.
@@ -57,5 +59,6 @@ fn roles() -> Vec<Name> {
 
 /// The profile `fast`, so that a frozen leader is replaced while one watches.
 fn timing() -> Timing {
-    Timing::new(&Settings { ttl: Some(Timing::FAST_TTL), ..Settings::default() }).expect("a profile")
+    Timing::new(&TimingSettings { ttl: Some(Timing::FAST_TTL), ..TimingSettings::default() })
+        .expect("a profile")
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tenure::Name;
 
-use super::world::{Cause, Health, Player, World};
+use super::cluster::{Cause, DemoCluster, DemoNode, Health};
 
 /// What one node did in one slice of time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -59,52 +59,52 @@ impl Window {
     }
 
     /// One node's lane for the scheduler.
-    pub(super) fn lane(&self, world: &World, node: &Name) -> Vec<Cell> {
-        let Some(player) = world.player(node) else { return vec![Cell::Absent; self.slices] };
-        let reigns = self.reigns(world, node);
+    pub(super) fn lane(&self, cluster: &DemoCluster, node: &Name) -> Vec<Cell> {
+        let Some(node_state) = cluster.node_state(node) else { return vec![Cell::Absent; self.slices] };
+        let tenure_spans = self.tenure_spans(cluster, node);
         (0..self.slices as u64)
             .map(|index| self.from + index * self.slice)
-            .map(|from| cell(player, &reigns, from, from + self.slice - 1))
+            .map(|from| cell(node_state, &tenure_spans, from, from + self.slice - 1))
             .collect()
     }
 
     /// When the node led and held on in this window; what was before it has no place in any cell.
-    fn reigns(&self, world: &World, node: &Name) -> Vec<Reign> {
+    fn tenure_spans(&self, cluster: &DemoCluster, node: &Name) -> Vec<TenureSpan> {
         let mut next = u64::MAX;
-        let mut reigns = Vec::new();
-        for term in world.terms().rev() {
+        let mut tenure_spans = Vec::new();
+        for tenure in cluster.tenures().rev() {
             if next < self.from {
                 break;
             }
-            if term.node == *node {
-                let (until, cause) = term.ended.map_or((u64::MAX, None), |(at, cause)| (at, Some(cause)));
+            if tenure.node == *node {
+                let (until, cause) = tenure.ended.map_or((u64::MAX, None), |(at, cause)| (at, Some(cause)));
                 let held = if cause == Some(Cause::Freeze) { next } else { until };
-                reigns.push(Reign { from: term.began, until, held });
+                tenure_spans.push(TenureSpan { from: tenure.began, until, held });
             }
-            next = term.began;
+            next = tenure.began;
         }
-        reigns
+        tenure_spans
     }
 }
 
 /// One tenure: it led until then, and held the role, be it frozen, until then.
-struct Reign {
+struct TenureSpan {
     from: u64,
     until: u64,
     held: u64,
 }
 
-fn cell(player: &Player, reigns: &[Reign], from: u64, to: u64) -> Cell {
-    if let Some(mark) = mark(player, from, to) {
+fn cell(node_state: &DemoNode, tenure_spans: &[TenureSpan], from: u64, to: u64) -> Cell {
+    if let Some(mark) = mark(node_state, from, to) {
         return mark;
     }
-    if reigns.iter().any(|reign| reign.from <= to && reign.until >= from) {
+    if tenure_spans.iter().any(|reign| reign.from <= to && reign.until >= from) {
         return Cell::Leading;
     }
-    if reigns.iter().any(|reign| reign.from <= to && reign.held >= from) {
+    if tenure_spans.iter().any(|reign| reign.from <= to && reign.held >= from) {
         return Cell::Holding;
     }
-    match player.health_at(to) {
+    match node_state.health_at(to) {
         Health::Dead | Health::Joining => Cell::Absent,
         Health::Frozen => Cell::Frozen,
         Health::Live => Cell::Standby,
@@ -112,8 +112,8 @@ fn cell(player: &Player, reigns: &[Reign], from: u64, to: u64) -> Cell {
 }
 
 /// The blow that a node was dealt in that slice: the board shows those above all.
-fn mark(player: &Player, from: u64, to: u64) -> Option<Cell> {
-    let since = player.past.iter().rev().take_while(|(at, _)| *at >= from);
+fn mark(node_state: &DemoNode, from: u64, to: u64) -> Option<Cell> {
+    let since = node_state.past.iter().rev().take_while(|(at, _)| *at >= from);
     since.filter(|(at, _)| *at <= to).find_map(|(_, health)| match health {
         Health::Dead => Some(Cell::Killed),
         Health::Frozen => Some(Cell::Froze),
@@ -123,41 +123,41 @@ fn mark(player: &Player, from: u64, to: u64) -> Option<Cell> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::world::Happening;
-    use super::super::world::tests::{MS, led, name, two};
+    use super::super::cluster::DemoEvent;
+    use super::super::cluster::tests::{MS, led, name, two};
     use super::*;
 
-    fn drawn(world: &World, node: &str, now: u64) -> String {
+    fn drawn(cluster: &DemoCluster, node: &str, now: u64) -> String {
         let window = Window::until(now, Duration::from_millis(1_000), 10);
-        window.lane(world, &name(node)).into_iter().map(Cell::symbol).collect()
+        window.lane(cluster, &name(node)).into_iter().map(Cell::symbol).collect()
     }
 
     #[test]
     fn a_crash_is_marked_and_the_next_lane_goes_on() {
-        let mut world = two();
-        led(&mut world, "node-1", 1, 200 * MS);
-        world.apply(550 * MS, Happening::Killed { node: name("node-1") });
-        led(&mut world, "node-2", 2, 558 * MS);
-        assert_eq!(drawn(&world, "node-1", 999 * MS), "──███×    ");
-        assert_eq!(drawn(&world, "node-2", 999 * MS), "─────█████");
+        let mut cluster = two();
+        led(&mut cluster, "node-1", 1, 200 * MS);
+        cluster.apply(550 * MS, DemoEvent::Killed { node: name("node-1") });
+        led(&mut cluster, "node-2", 2, 558 * MS);
+        assert_eq!(drawn(&cluster, "node-1", 999 * MS), "──███×    ");
+        assert_eq!(drawn(&cluster, "node-2", 999 * MS), "─────█████");
     }
 
     #[test]
     fn a_freeze_shows_how_long_nobody_could_lead() {
-        let mut world = two();
-        led(&mut world, "node-1", 1, 0);
-        world.apply(310 * MS, Happening::Frozen { node: name("node-1") });
-        led(&mut world, "node-2", 2, 650 * MS);
-        world.apply(850 * MS, Happening::Woken { node: name("node-1") });
-        assert_eq!(drawn(&world, "node-1", 999 * MS), "███‖▒▒▒░──");
-        assert_eq!(drawn(&world, "node-2", 999 * MS), "──────████");
+        let mut cluster = two();
+        led(&mut cluster, "node-1", 1, 0);
+        cluster.apply(310 * MS, DemoEvent::Frozen { node: name("node-1") });
+        led(&mut cluster, "node-2", 2, 650 * MS);
+        cluster.apply(850 * MS, DemoEvent::Woken { node: name("node-1") });
+        assert_eq!(drawn(&cluster, "node-1", 999 * MS), "███‖▒▒▒░──");
+        assert_eq!(drawn(&cluster, "node-2", 999 * MS), "──────████");
     }
 
     #[test]
     fn the_past_moves_in_whole_cells() {
-        let mut world = two();
-        led(&mut world, "node-1", 1, 200 * MS);
-        assert_eq!(drawn(&world, "node-1", 1_010 * MS), drawn(&world, "node-1", 1_090 * MS));
-        assert_eq!(drawn(&world, "node-1", 1_110 * MS), "██████████");
+        let mut cluster = two();
+        led(&mut cluster, "node-1", 1, 200 * MS);
+        assert_eq!(drawn(&cluster, "node-1", 1_010 * MS), drawn(&cluster, "node-1", 1_090 * MS));
+        assert_eq!(drawn(&cluster, "node-1", 1_110 * MS), "██████████");
     }
 }

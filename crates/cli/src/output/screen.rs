@@ -17,21 +17,21 @@ pub(crate) struct Screen<W> {
     /// Never dropped: if the terminal is gone, it would complain to it, which is a panic.
     pub(crate) terminal: ManuallyDrop<DefaultTerminal>,
     /// What the viewer wants; it ends when the terminal is gone.
-    pub(crate) wishes: UnboundedReceiver<W>,
+    pub(crate) commands: UnboundedReceiver<W>,
 }
 
 impl<W: Send + 'static> Screen<W> {
     /// Takes the terminal.
     pub(crate) fn take(meaning: Meaning<W>) -> io::Result<Self> {
         let terminal = ManuallyDrop::new(ratatui::try_init()?);
-        let (sender, wishes) = unbounded_channel();
+        let (sender, commands) = unbounded_channel();
         std::thread::Builder::new().name("keys".to_owned()).spawn(move || {
             while !sender.is_closed() {
-                let Ok(wish) = wish(Duration::from_millis(200), meaning) else { return };
-                wish.map(|wish| sender.send(wish));
+                let Ok(command) = command(Duration::from_millis(200), meaning) else { return };
+                command.map(|command| sender.send(command));
             }
         })?;
-        Ok(Self { terminal, wishes })
+        Ok(Self { terminal, commands })
     }
 }
 
@@ -48,7 +48,7 @@ impl<W> Drop for Screen<W> {
 }
 
 /// What is typed within `patience`, if it means anything.
-fn wish<W>(patience: Duration, meaning: Meaning<W>) -> io::Result<Option<W>> {
+fn command<W>(patience: Duration, meaning: Meaning<W>) -> io::Result<Option<W>> {
     match event::poll(patience)?.then(event::read).transpose()? {
         Some(Event::Key(key)) if key.kind == KeyEventKind::Press => Ok(meaning(key.code, key.modifiers)),
         _ => Ok(None),

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use anstyle::{AnsiColor, Style};
 
-use super::tame;
+use super::sanitize;
 
 /// What a cell says about the thing it shows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -56,7 +56,7 @@ impl Cell {
     /// A cell in that tone. What others chose is tamed here.
     #[must_use]
     pub fn new(text: impl AsRef<str>, tone: Tone) -> Self {
-        Self { text: tame(text.as_ref()), tone }
+        Self { text: sanitize(text.as_ref()), tone }
     }
 
     /// What stands where there is nothing to say.

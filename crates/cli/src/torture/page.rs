@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use tenure_testkit::judge::{On, Span, Verdict};
+use tenure_torture::judge::{FaultScope, Span, Verdict};
 
-use super::ROLES;
-use super::member::{name, role};
-use super::nemesis::Record;
 use super::report::{faults, show, text};
+use tenure_torture::ROLES;
+use tenure_torture::TortureRecord;
+use tenure_torture::member::{name, role};
 
 /// Colours of roles, told apart by those who see few colours too.
 const COLOURS: [&str; ROLES] = ["#0072b2", "#e69f00", "#009e73"];
@@ -20,16 +20,16 @@ const LANE: f64 = 34.0;
 const LEFT: f64 = 80.0;
 
 /// The page.
-pub(super) fn page(record: &Record, verdict: &Verdict) -> String {
-    let sound = verdict.violations.is_empty() && record.fallen.is_empty();
+pub(super) fn page(record: &TortureRecord, verdict: &Verdict) -> String {
+    let sound = verdict.violations.is_empty() && record.exited.is_empty();
     let (class, word) = if sound { ("good", "no violation") } else { ("bad", "VIOLATED") };
     let summary = escape(text(record, verdict).trim());
     format!(
         "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\"><title>Tenure torture, seed {seed}</title>\n\
          <style>{STYLE}</style>\n<h1>Torture of {about} <span class=\"{class}\">{word}</span></h1>\n\
-         <p>Seed {seed}, {nodes} nodes, ttl {ttl}. Point at anything to read what it is.</p>\n\
-         <h2>Who led, and what was done</h2>\n{legend}{timeline}\n<h2>How long nobody led</h2>\n{gaps}\n\
-         <h2>What was done, and how often</h2>\n{bars}\n<h2>In words</h2>\n<pre>{summary}</pre></html>\n",
+         <p>Seed {seed}, {nodes} nodes, ttl {ttl}. Hover over an element to read what it is.</p>\n\
+         <h2>Leaders and faults</h2>\n{legend}{timeline}\n<h2>Time without a leader</h2>\n{gaps}\n\
+         <h2>Faults, by kind</h2>\n{bars}\n<h2>Summary</h2>\n<pre>{summary}</pre></html>\n",
         seed = record.settings.seed,
         about = escape(&record.about),
         nodes = record.settings.nodes,
@@ -73,7 +73,7 @@ impl Scale {
 }
 
 /// A lane for the store and one for each node, with a strip for each role.
-fn timeline(record: &Record, verdict: &Verdict) -> String {
+fn timeline(record: &TortureRecord, verdict: &Verdict) -> String {
     let scale = Scale::of(record.expected);
     let lanes: Vec<String> =
         std::iter::once("store".to_owned()).chain((0..record.settings.nodes).map(name)).collect();
@@ -87,20 +87,23 @@ fn timeline(record: &Record, verdict: &Verdict) -> String {
             y + 20.0
         );
     }
-    for reign in &verdict.reigns {
-        let (Some(span), Some(lane)) = (reign.led, lanes.iter().position(|lane| *lane == reign.node)) else {
+    for tenure in &verdict.tenures {
+        let (Some(span), Some(lane)) = (tenure.led, lanes.iter().position(|lane| *lane == tenure.node))
+        else {
             continue;
         };
-        let strip = (0..ROLES).find(|index| role(*index) == reign.role).unwrap_or(0);
+        let strip = (0..ROLES).find(|index| role(*index) == tenure.role).unwrap_or(0);
         let y = LANE * lane as f64 + 3.0 + strip as f64 * 10.0;
-        let title = format!("{} leads {} under token {}", reign.node, reign.role, reign.token);
+        let title = format!("{} leads {} under token {}", tenure.node, tenure.role, tenure.token);
         bar(&mut svg, &scale, span, (y, 8.0), &format!("fill=\"{}\"", COLOURS[strip]), &title);
     }
     for fault in record.injected.iter().filter(|fault| fault.kind != "class-c") {
         let lane = match &fault.on {
-            On::Store | On::Role(_) => Some(0),
-            On::Node(node) => lanes.iter().position(|lane| lane == node),
-            On::Nothing => lanes.iter().position(|lane| fault.what.contains(lane.as_str())).or(Some(0)),
+            FaultScope::Store | FaultScope::Role(_) => Some(0),
+            FaultScope::Node(node) => lanes.iter().position(|lane| lane == node),
+            FaultScope::Nothing => {
+                lanes.iter().position(|lane| fault.what.contains(lane.as_str())).or(Some(0))
+            }
         };
         let y = LANE * lane.unwrap_or(0) as f64;
         bar(&mut svg, &scale, (fault.from, fault.to), (y, LANE), "class=\"f\"", &fault.what);
@@ -136,7 +139,7 @@ fn axis(svg: &mut String, scale: &Scale, y: f64) {
 }
 
 /// A dot for each gap: when it began, and how much of it nothing excuses, against the bound.
-fn gaps(record: &Record, verdict: &Verdict) -> String {
+fn gaps(record: &TortureRecord, verdict: &Verdict) -> String {
     const HEIGHT: f64 = 220.0;
     let (scale, bound) = (Scale::of(record.expected), record.bound());
     let most = verdict.longest_gap().1.max(2 * bound).as_secs_f64();
@@ -150,7 +153,7 @@ fn gaps(record: &Record, verdict: &Verdict) -> String {
     );
     for gap in &verdict.gaps {
         let (whole, counted) = (Duration::from_nanos(gap.to - gap.from), Duration::from_nanos(gap.unexcused));
-        let title = format!("{}: nobody led for {}, of which {} count", gap.role, show(whole), show(counted));
+        let title = format!("{}: no leader for {}, of which {} count", gap.role, show(whole), show(counted));
         let (x, top, dot) = (scale.x(gap.from), y(whole), y(counted));
         let _ = write!(
             svg,

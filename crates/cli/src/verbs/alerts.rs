@@ -3,11 +3,11 @@
 use serde_json::json;
 
 use super::source::Source;
-use crate::agent::http::alerts::AlertView;
 use crate::args::{AlertsArgs, AlertsVerb, Common};
 use crate::exit::Exit;
 use crate::output::table::{Cell, Column, Table, Tone};
-use crate::output::{self, tame, width};
+use crate::output::{self, sanitize, width};
+use tenure_agent::model::AlertStatus;
 
 /// Lists alerts, or does something about one.
 ///
@@ -15,7 +15,7 @@ use crate::output::{self, tame, width};
 /// If there is no agent to ask, or it refuses.
 pub async fn main(common: &Common, args: &AlertsArgs) -> Result<Exit, Exit> {
     let Source::Agent(agent) = Source::of(common).await? else {
-        let why = "agents evaluate alerts: name one with --agent or TENURE_AGENT";
+        let why = "cannot show alerts: they are evaluated by agents; name one with --agent or TENURE_AGENT";
         return Err(Exit::No(why.to_owned()));
     };
     let (deed, alert, body) = match &args.verb {
@@ -40,14 +40,14 @@ pub async fn main(common: &Common, args: &AlertsArgs) -> Result<Exit, Exit> {
     if common.is_json() {
         output::json(&done)?;
     } else {
-        output::print(&tame(&done.done))?;
+        output::print(&sanitize(&done.message))?;
     }
     Ok(Exit::Done)
 }
 
-fn pretty(alerts: &[AlertView]) -> String {
+fn pretty(alerts: &[AlertStatus]) -> String {
     if alerts.is_empty() {
-        return "No alert is configured.".to_owned();
+        return "No alerts are configured.".to_owned();
     }
     let mut table = Table::new([
         Column::new("ALERT").least(10),
@@ -55,13 +55,13 @@ fn pretty(alerts: &[AlertView]) -> String {
         Column::new("SEVERITY"),
         Column::new("SINCE"),
         Column::new("FIRES").right(),
-        Column::new("TOLD").least(8),
+        Column::new("NOTIFIED").least(8),
         Column::new("SUMMARY").least(12),
     ]);
     for alert in alerts {
         let tone = if alert.state == "firing" { Tone::Strong } else { Tone::Plain };
-        let told: Vec<&str> =
-            alert.told.iter().filter(|told| told.error.is_none()).map(|told| told.target.as_str()).collect();
+        let notified = alert.deliveries.iter().filter(|delivery| delivery.error.is_none());
+        let notified: Vec<&str> = notified.map(|delivery| delivery.target.as_str()).collect();
         let quiet = alert.instances.is_empty();
         table.row([
             alert.alert.clone().into(),
@@ -69,8 +69,8 @@ fn pretty(alerts: &[AlertView]) -> String {
             alert.severity.clone().into(),
             Cell::or_none(alert.since.clone(), Tone::Plain),
             alert.total.to_string().into(),
-            tame(&told.join(", ")).into(),
-            tame(if quiet { &alert.condition } else { &alert.summary }).into(),
+            sanitize(&notified.join(", ")).into(),
+            sanitize(if quiet { &alert.condition } else { &alert.summary }).into(),
         ]);
     }
     table.render(width())

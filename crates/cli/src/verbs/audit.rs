@@ -1,52 +1,46 @@
 //! `tenure audit`: what operators did, and why.
 
-use serde::Serialize;
-
 use super::source::Source;
-use crate::agent::http::views::DeedView;
 use crate::args::Common;
 use crate::exit::Exit;
 use crate::output::table::{Cell, Column, Table, Tone};
-use crate::output::{self, tame, width};
+use crate::output::{self, sanitize, width};
+use tenure_agent::model::{AuditItem, AuditPage};
 
-/// Prints the deeds, the newest first.
+/// Prints the audit trail, the newest entry first.
 ///
 /// # Errors
 /// If the store cannot be used.
 pub async fn main(common: &Common) -> Result<Exit, Exit> {
-    #[derive(Serialize)]
-    struct Document {
-        deeds: Vec<DeedView>,
-    }
-    let mut deeds = Source::of(common).await?.audit().await?;
-    deeds.reverse();
+    let mut entries = Source::of(common).await?.audit().await?;
+    entries.reverse();
     if common.is_json() {
-        output::json(&Document { deeds })?;
-    } else if deeds.is_empty() {
-        output::print("No operator has done anything yet.")?;
+        output::json(&AuditPage { entries })?;
+    } else if entries.is_empty() {
+        output::print("The audit trail is empty.")?;
     } else {
-        output::print(&pretty(&deeds))?;
+        output::print(&pretty(&entries))?;
     }
     Ok(Exit::Done)
 }
 
-fn pretty(deeds: &[DeedView]) -> String {
+fn pretty(entries: &[AuditItem]) -> String {
     let mut table = Table::new([
         Column::new("AT"),
         Column::new("BY").least(8),
-        Column::new("DID"),
-        Column::new("TO").least(10),
+        Column::new("ACTION"),
+        Column::new("SUBJECT").least(10),
         Column::new("NODE").least(8),
         Column::new("WHY").least(8),
     ]);
-    for deed in deeds {
+    for entry in entries {
         table.row([
-            deed.at.clone().into(),
-            tame(&deed.by).into(),
-            Cell::new(&deed.act, Tone::Strong),
-            deed.subject.clone().into(),
-            Cell::or_none(deed.node.clone(), Tone::Plain),
-            tame(&deed.why).into(),
+            entry.at.clone().into(),
+            sanitize(&entry.by).into(),
+            Cell::new(&entry.act, Tone::Strong),
+            entry.subject.clone().into(),
+            Cell::or_none(entry.node.clone(), Tone::Plain),
+            sanitize(&entry.why).into(),
         ]);
     }
     table.render(width())

@@ -3,13 +3,14 @@
 use std::time::Duration;
 
 use serde::Serialize;
-use tenure::history::{History, Past};
-use tenure::{Name, Reason, SessionId, Token, Wall};
+use tenure::history::{EndSource, RoleHistory};
+use tenure::{Name, Reason};
+use tenure_agent::model::TenureEntry;
 
 use crate::args::{Common, HistoryArgs};
 use crate::exit::Exit;
 use crate::output::table::{Cell, Column, Table, Tone};
-use crate::output::time::{self, Stamp};
+use crate::output::time;
 use crate::output::{self, width};
 
 /// Prints the tenures, the newest first.
@@ -25,17 +26,17 @@ pub async fn main(common: &Common, args: &HistoryArgs) -> Result<Exit, Exit> {
             return Err(super::no_such_role(&source, &snapshot, role));
         }
     }
-    let mut tenures: Vec<View<'_>> =
-        books.iter().flat_map(|(role, book)| of_role(role, book, args.limit.get())).collect();
-    tenures.sort_by(|a, b| (b.began.0, b.token, b.role).cmp(&(a.began.0, a.token, a.role)));
+    let mut tenures: Vec<TenureEntry> =
+        books.iter().flat_map(|(role, history)| newest(role, history, args.limit.get())).collect();
+    tenures.sort_by(|a, b| (&b.began, b.token, &b.role).cmp(&(&a.began, a.token, &a.role)));
     if common.is_json() {
-        output::json(&Document { tenures })?;
+        output::json(&HistoryDocument { tenures })?;
     } else if let (true, Some(role)) = (tenures.is_empty(), &args.role) {
         output::print(&format!(
-            "Nobody has led {role} yet; `tenure status {role}` shows who stands for it."
+            "{role} has had no leader yet; run `tenure status {role}` to see its candidates."
         ))?;
     } else if tenures.is_empty() {
-        output::print(&super::nobody_yet(&source))?;
+        output::print(&super::no_roles_yet(&source))?;
     } else {
         output::print(&pretty(&tenures))?;
     }
@@ -43,49 +44,17 @@ pub async fn main(common: &Common, args: &HistoryArgs) -> Result<Exit, Exit> {
 }
 
 #[derive(Serialize)]
-struct Document<'a> {
-    tenures: Vec<View<'a>>,
+struct HistoryDocument {
+    tenures: Vec<TenureEntry>,
 }
 
-/// A tenure, for programs.
-#[derive(Serialize)]
-struct View<'a> {
-    role: &'a Name,
-    token: Token,
-    node: &'a Name,
-    session: SessionId,
-    began: Stamp,
-    ended: Option<Stamp>,
-    reason: Option<Reason>,
-    held_ms: u64,
-    gap_ms: Option<u64>,
+/// The newest tenures of a role.
+fn newest(role: &Name, history: &RoleHistory, limit: usize) -> Vec<TenureEntry> {
+    let mut tenures = TenureEntry::of_role(role, history);
+    tenures.split_off(tenures.len().saturating_sub(limit))
 }
 
-/// The newest tenures of a role, with how long nobody had led before each.
-fn of_role<'a>(role: &'a Name, book: &'a History, limit: usize) -> Vec<View<'a>> {
-    let now = Stamp::now().0;
-    let before = std::iter::once(None).chain(book.tenures.iter().map(Some));
-    let view = |(past, before): (&'a Past, Option<&'a Past>)| View {
-        role,
-        token: past.token,
-        node: &past.node,
-        session: past.session,
-        began: Stamp(past.began),
-        ended: past.ended.map(Stamp),
-        reason: past.reason,
-        held_ms: millis(past.began, past.ended.unwrap_or(now)),
-        gap_ms: before.and_then(|before| before.ended).map(|ended| millis(ended, past.began)),
-    };
-    let skipped = book.tenures.len().saturating_sub(limit);
-    book.tenures.iter().zip(before).map(view).skip(skipped).collect()
-}
-
-/// Times are those of different nodes' wall clocks: less than nothing is nothing.
-fn millis(from: Wall, to: Wall) -> u64 {
-    to.0.saturating_sub(from.0) / 1000
-}
-
-fn pretty(tenures: &[View<'_>]) -> String {
+fn pretty(tenures: &[TenureEntry]) -> String {
     let mut table = Table::new([
         Column::new("ROLE").least(12),
         Column::new("TOKEN").right(),
@@ -98,36 +67,41 @@ fn pretty(tenures: &[View<'_>]) -> String {
     ]);
     for past in tenures {
         let goes_on = past.reason.is_none() && past.ended.is_none();
-        let ended = match past.ended {
-            Some(ended) => time::clock(ended.0).into(),
-            None if goes_on => Cell::new("goes on", Tone::Good),
+        let ended = match past.ended.as_deref() {
+            // The leader was gone: another node measured the end.
+            Some(ended) if past.measured.as_deref().is_some_and(|by| by != EndSource::Leader.as_str()) => {
+                format!("~{}", time::clock_of(ended)).into()
+            }
+            Some(ended) => time::clock_of(ended).into(),
+            None if goes_on => Cell::new("current", Tone::Good),
             None => Cell::none(),
         };
         let gap = past.gap_ms.map(|ms| time::span(Duration::from_millis(ms)));
         table.row([
-            Cell::new(past.role, Tone::Strong),
+            Cell::new(&past.role, Tone::Strong),
             past.token.to_string().into(),
-            Cell::from(past.node),
-            time::clock(past.began.0).into(),
+            Cell::from(&past.node),
+            time::clock_of(&past.began).into(),
             ended,
             time::span(Duration::from_millis(past.held_ms)).into(),
-            Cell::or_none(past.reason.map(Reason::as_str), past.reason.map_or(Tone::Plain, tone)),
+            Cell::or_none(past.reason.as_deref(), past.reason.as_deref().map_or(Tone::Plain, tone)),
             Cell::or_none(gap, Tone::Plain),
         ]);
     }
     table.render(width())
 }
 
-/// Somebody wanted it, or something went wrong.
-fn tone(reason: Reason) -> Tone {
-    match reason {
-        Reason::WorkFailed
-        | Reason::LeaseExpired
-        | Reason::Expelled
-        | Reason::Forgotten
-        | Reason::Cloned
-        | Reason::ClockFault
-        | Reason::Fault => Tone::Warn,
-        _ => Tone::Plain,
-    }
+/// A tenure that an operator or its own node ended is in order; any other end deserves attention.
+fn tone(reason: &str) -> Tone {
+    let failures = [
+        Reason::WorkFailed,
+        Reason::LeaseExpired,
+        Reason::Expelled,
+        Reason::Forgotten,
+        Reason::Cloned,
+        Reason::ClockFault,
+        Reason::NewerProtocol,
+        Reason::Fault,
+    ];
+    if failures.iter().any(|failure| failure.as_str() == reason) { Tone::Warn } else { Tone::Plain }
 }

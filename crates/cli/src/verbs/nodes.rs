@@ -1,17 +1,16 @@
-//! `tenure nodes`: who takes part.
+//! `tenure nodes`: the nodes.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde::Serialize;
+use tenure::Name;
 use tenure::operator::{NodeReport, NodeState};
-use tenure::{Name, SessionId};
+use tenure_agent::model::NodeStatus;
 
-use super::OrderView;
 use crate::args::Common;
 use crate::exit::Exit;
 use crate::output::table::{Cell, Column, Table, Tone};
-use crate::output::time::{self, Stamp};
+use crate::output::time;
 use crate::output::{self, width};
 
 /// Prints the nodes.
@@ -22,14 +21,15 @@ pub async fn main(common: &Common) -> Result<Exit, Exit> {
     let source = super::source::Source::of(common).await?;
     let snapshot = source.snapshot().await?;
     if common.is_json() {
-        output::json(&Document { nodes: snapshot.nodes.iter().map(View::of).collect() })?;
+        let all = |report: &NodeReport| NodeStatus::naming(report, usize::MAX);
+        output::json(&NodesDocument { nodes: snapshot.nodes.iter().map(all).collect() })?;
     } else if snapshot.nodes.is_empty() && snapshot.roles.is_empty() {
-        output::print(&super::nobody_yet(&source))?;
+        output::print(&super::no_roles_yet(&source))?;
     } else if snapshot.nodes.is_empty() {
         output::print(&format!(
-            "No node takes part in namespace {} of {} now; `tenure history` shows who did.",
+            "No nodes in namespace {} of {} now; run `tenure history` to see past leaders.",
             source.namespace(),
-            source.place()
+            source.location()
         ))?;
     } else {
         output::print(&pretty(&snapshot.nodes))?;
@@ -38,43 +38,8 @@ pub async fn main(common: &Common) -> Result<Exit, Exit> {
 }
 
 #[derive(Serialize)]
-struct Document<'a> {
-    nodes: Vec<View<'a>>,
-}
-
-/// A node, for programs.
-#[derive(Serialize)]
-struct View<'a> {
-    node: &'a Name,
-    session: SessionId,
-    state: NodeState,
-    roles: &'a [Name],
-    candidacies: &'a BTreeMap<Name, i32>,
-    labels: &'a BTreeMap<String, String>,
-    address: Option<&'a str>,
-    joined: Stamp,
-    last_beat_ms_ago: Option<u64>,
-    ttl_ms: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    drained: Option<OrderView<'a>>,
-}
-
-impl<'a> View<'a> {
-    fn of(report: &'a NodeReport) -> Self {
-        Self {
-            node: &report.node,
-            session: report.session,
-            state: report.state,
-            roles: &report.roles,
-            candidacies: &report.candidacies,
-            labels: &report.labels,
-            address: report.address.as_deref(),
-            joined: Stamp(report.since),
-            last_beat_ms_ago: report.last_beat_ms_ago,
-            ttl_ms: report.ttl_ms,
-            drained: report.drained.as_ref().map(OrderView::from),
-        }
-    }
+struct NodesDocument {
+    nodes: Vec<NodeStatus>,
 }
 
 fn pretty(nodes: &[NodeReport]) -> String {
@@ -83,7 +48,7 @@ fn pretty(nodes: &[NodeReport]) -> String {
         Column::new("NODE").least(12),
         Column::new("STATE"),
         Column::new("LEADS").least(12),
-        Column::new("STANDS FOR").least(12),
+        Column::new("CANDIDATE FOR").least(12),
         Column::new("LABELS").least(8).optional(),
         Column::new("ADDRESS").least(8).optional(),
         Column::new("JOINED"),
@@ -93,17 +58,24 @@ fn pretty(nodes: &[NodeReport]) -> String {
         let labels: Vec<String> = report.labels.iter().map(|(key, value)| format!("{key}={value}")).collect();
         let beat = report.last_beat_ms_ago.map(|ms| time::ago(Duration::from_millis(ms)));
         let (state, tone) = state(report);
-        let stands: Vec<String> =
-            report.candidacies.iter().map(|(role, priority)| standing(role, *priority)).collect();
+        let candidate_for: Vec<String> =
+            report.candidacies.iter().map(|(role, priority)| with_priority(role, *priority)).collect();
         table.row([
             Cell::new(&report.node, Tone::Strong),
             Cell::new(state, tone),
             some(&report.roles.iter().map(Name::to_string).collect::<Vec<_>>()),
-            some(&stands),
+            some(&candidate_for),
             Cell::or_none((!labels.is_empty()).then(|| labels.join(" ")), Tone::Plain),
             Cell::or_none(report.address.as_ref(), Tone::Plain),
             time::since_within(report.since, width).into(),
-            Cell::or_none(beat, if report.state == NodeState::Silent { Tone::Bad } else { Tone::Plain }),
+            Cell::or_none(
+                beat,
+                if matches!(report.state, NodeState::Silent | NodeState::Unknown) {
+                    Tone::Bad
+                } else {
+                    Tone::Plain
+                },
+            ),
         ]);
     }
     table.render(width)
@@ -113,15 +85,15 @@ fn state(report: &NodeReport) -> (String, Tone) {
     let tone = match report.state {
         NodeState::Live if report.drained.is_some() => return ("live, drained".to_owned(), Tone::Warn),
         NodeState::Live => Tone::Good,
-        NodeState::Silent => Tone::Bad,
+        NodeState::Silent | NodeState::Unknown => Tone::Bad,
         NodeState::Expelled => Tone::Warn,
         NodeState::Closed => Tone::Faint,
     };
     (report.state.to_string(), tone)
 }
 
-/// A priority is only worth mentioning if somebody chose it.
-fn standing(role: &Name, priority: i32) -> String {
+/// The default priority is not shown.
+fn with_priority(role: &Name, priority: i32) -> String {
     if priority == 0 { role.to_string() } else { format!("{role} ({priority:+})") }
 }
 

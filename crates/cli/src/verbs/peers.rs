@@ -1,22 +1,61 @@
 //! `tenure peers`: the members of a group that keeps its registers itself.
 
+use clap::{Args, Subcommand};
 use serde::Serialize;
-use tenure::store::{Group, Peers, Seat, Store};
+use tenure::store::{Group, GroupMember, Peers, Store};
 use tokio::signal::unix::{SignalKind, signal};
 
-use crate::args::{Common, PeersVerb};
+use crate::args::Common;
 use crate::exit::Exit;
 use crate::output::table::{Cell, Column, Table, Tone};
 use crate::output::{self, width};
+
+/// `tenure peers`
+#[derive(Debug, Clone, Subcommand)]
+pub enum PeersVerb {
+    /// Show the members of the group
+    List,
+    /// Make an address a member: it votes when it has caught up
+    Add(PeerArgs),
+    /// Make an address no member any more, whether it can be reached or not
+    Remove(PeerArgs),
+    /// Be the member that me=HOST:PORT names, and only store: it leads no role
+    Serve,
+    /// Print a new secret for a group: (umask 077; tenure peers secret > FILE), the same file for all members
+    Secret,
+    /// Print the secret for clients of a group: who has it reads and writes, and cannot change the members
+    ClientSecret(ClientSecretArgs),
+}
+
+/// `tenure peers client-secret`
+#[derive(Debug, Clone, Args)]
+pub struct ClientSecretArgs {
+    /// The file with the secret of the group
+    #[arg(value_name = "FILE")]
+    pub file: std::path::PathBuf,
+}
+
+/// `tenure peers add`, `remove`
+#[derive(Debug, Clone, Args)]
+pub struct PeerArgs {
+    /// The member, as the URLs name it
+    #[arg(value_name = "HOST:PORT")]
+    pub address: String,
+}
 
 /// Shows or changes the members, or is one.
 ///
 /// # Errors
 /// If the store is not a group of peers, or no majority of it agrees.
 pub async fn main(common: &Common, verb: &PeersVerb) -> Result<Exit, Exit> {
+    match verb {
+        PeersVerb::Secret => return print(&Peers::new_secret()),
+        PeersVerb::ClientSecret(args) => return print(&Peers::client_secret(&args.file)?),
+        _ => {}
+    }
     if !common.store_url().starts_with("peers:") {
         return Err(Exit::Usage(
-            "only a group of peers has members: name one with --store peers://HOST:PORT,…?secret-file=PATH"
+            "cannot list members: the store is not a group of peers; use --store peers://HOST:PORT,…?secret-file=PATH"
                 .to_owned(),
         ));
     }
@@ -25,7 +64,13 @@ pub async fn main(common: &Common, verb: &PeersVerb) -> Result<Exit, Exit> {
         PeersVerb::Add(args) => add(common, &args.address).await,
         PeersVerb::Remove(args) => remove(common, &args.address).await,
         PeersVerb::Serve => serve(common).await,
+        PeersVerb::Secret | PeersVerb::ClientSecret(_) => unreachable!("these need no store"),
     }
+}
+
+fn print(secret: &str) -> Result<Exit, Exit> {
+    output::print(secret)?;
+    Ok(Exit::Done)
 }
 
 /// A handle that is not a member, whatever the URL says.
@@ -39,7 +84,7 @@ async fn list(common: &Common) -> Result<Exit, Exit> {
     let peers = client(common)?;
     let group = peers.group().await?;
     if common.is_json() {
-        let members = group.seats.iter().map(View::of).collect();
+        let members = group.members.iter().map(View::of).collect();
         output::json(&Document { group: group.id.as_deref(), members })?;
         return Ok(Exit::Done);
     }
@@ -50,13 +95,14 @@ async fn list(common: &Common) -> Result<Exit, Exit> {
 async fn add(common: &Common, address: &str) -> Result<Exit, Exit> {
     let peers = client(common)?;
     peers.add(address).await?;
-    let voters = peers.group().await.map_or(0, |group| group.seats.iter().filter(|seat| seat.votes).count());
+    let voters =
+        peers.group().await.map_or(0, |group| group.members.iter().filter(|member| member.votes).count());
     let mut told = format!(
-        "{address} is a member. Start it with me={address} and an empty dir; it votes when it has caught up."
+        "{address} is a member. Start it with me={address} and an empty directory; it votes once it has caught up."
     );
     if voters > 0 && (voters + 1) % 2 == 0 {
         told += &format!(
-            "\n{} members bear the loss of no more than {voters} do: add one more, or remove one.",
+            "\n{} members survive no more failures than {voters}: add one more, or remove one.",
             voters + 1
         );
     }
@@ -68,7 +114,7 @@ async fn remove(common: &Common, address: &str) -> Result<Exit, Exit> {
     let peers = client(common)?;
     peers.remove(address).await?;
     output::print(&format!(
-        "{address} is no member any more. Stop it, and empty its directory before it is added again."
+        "{address} is no longer a member. Stop it, and empty its directory before you add it again."
     ))?;
     Ok(Exit::Done)
 }
@@ -80,7 +126,9 @@ async fn serve(common: &Common) -> Result<Exit, Exit> {
         (signal(SignalKind::terminate()).map_err(failed)?, signal(SignalKind::interrupt()).map_err(failed)?);
     let url = common.store_url();
     if !url.contains("me=") || url.contains("member=false") {
-        return Err(Exit::Usage("say which member this is, with me=HOST:PORT in the URL".to_owned()));
+        return Err(Exit::Usage(
+            "cannot serve: the URL does not name this member; add me=HOST:PORT".to_owned(),
+        ));
     }
     let peers = Peers::open(&url)?;
     anstream::eprintln!("tenure: a member of {peers}; stop it with SIGTERM");
@@ -103,19 +151,19 @@ struct Document<'a> {
 struct View<'a> {
     address: &'a str,
     votes: bool,
-    witness: bool,
+    voting_only: bool,
     leads: bool,
     reached: bool,
 }
 
 impl<'a> View<'a> {
-    fn of(seat: &'a Seat) -> Self {
+    fn of(member: &'a GroupMember) -> Self {
         Self {
-            address: &seat.address,
-            votes: seat.votes,
-            witness: seat.witness,
-            leads: seat.leads,
-            reached: seat.reached,
+            address: &member.address,
+            votes: member.votes,
+            voting_only: member.voting_only,
+            leads: member.leads,
+            reached: member.reached,
         }
     }
 }
@@ -123,15 +171,15 @@ impl<'a> View<'a> {
 fn pretty(group: &Group) -> String {
     let mut table =
         Table::new([Column::new("MEMBER").least(12), Column::new("PART"), Column::new("REACHED")]);
-    for seat in &group.seats {
-        let (part, tone) = match (seat.leads, seat.votes) {
+    for member in &group.members {
+        let (part, tone) = match (member.leads, member.votes) {
             (true, _) => ("leads the group", Tone::Good),
-            (_, true) if seat.witness => ("votes, a witness", Tone::Plain),
+            (_, true) if member.voting_only => ("voting-only", Tone::Plain),
             (_, true) => ("votes", Tone::Plain),
             _ => ("is catching up", Tone::Warn),
         };
-        let (reached, how) = if seat.reached { ("yes", Tone::Good) } else { ("no", Tone::Bad) };
-        table.row([Cell::new(&seat.address, Tone::Strong), Cell::new(part, tone), Cell::new(reached, how)]);
+        let (reached, how) = if member.reached { ("yes", Tone::Good) } else { ("no", Tone::Bad) };
+        table.row([Cell::new(&member.address, Tone::Strong), Cell::new(part, tone), Cell::new(reached, how)]);
     }
     table.render(width())
 }

@@ -1,21 +1,19 @@
 //! `tenure probe`: whether an agent is alive, is ready, or leads a role; for probes of containers, which have no curl.
 
 use serde_json::Value;
+use tenure_agent::client::Agent;
 
 use super::source::Source;
 use crate::args::{Common, ProbeVerb};
 use crate::exit::Exit;
-use crate::output::{self, tame};
+use crate::output::{self, sanitize};
 
 /// Exits with 0 if the answer is yes, with 1 if it is no.
 ///
 /// # Errors
 /// If the answer is no, or there is no agent to ask.
 pub async fn main(common: &Common, probe: &ProbeVerb) -> Result<Exit, Exit> {
-    let Source::Agent(agent) = Source::of(common).await? else {
-        let why = "no agent answers here: name one with --agent or TENURE_AGENT";
-        return Err(Exit::No(why.to_owned()));
-    };
+    let agent = asked(common).await?;
     let (path, yes) = match probe {
         ProbeVerb::Live => ("/livez".to_owned(), "alive".to_owned()),
         ProbeVerb::Ready => ("/readyz".to_owned(), "ready".to_owned()),
@@ -23,7 +21,7 @@ pub async fn main(common: &Common, probe: &ProbeVerb) -> Result<Exit, Exit> {
     };
     let (well, said) = agent.probe(&path).await?;
     if !well {
-        return Err(Exit::No(tame(&why_not(&said, &yes))));
+        return Err(Exit::No(sanitize(&why_not(&said, &yes))));
     }
     if common.is_json() {
         output::json(&said)?;
@@ -33,12 +31,27 @@ pub async fn main(common: &Common, probe: &ProbeVerb) -> Result<Exit, Exit> {
     Ok(Exit::Done)
 }
 
+/// The agent that was named. Which namespace it is in is asked only if one was named too.
+async fn asked(common: &Common) -> Result<Agent, Exit> {
+    let named = common.agent.clone().or_else(|| std::env::var("TENURE_AGENT").ok());
+    if let (Some(named), None, None) = (named, &common.store, &common.namespace) {
+        return Ok(Agent::at(&named, common.allow_plaintext_token)?);
+    }
+    match Source::of(common).await? {
+        Source::Agent(agent) => Ok(agent),
+        Source::Store(_) => Err(Exit::No(
+            "cannot probe: no agent answers on the default socket; name one with --agent or TENURE_AGENT"
+                .to_owned(),
+        )),
+    }
+}
+
 /// A probe says why; whoever does not lead says who does; and a problem says what is wrong.
 fn why_not(said: &Value, yes: &str) -> String {
     let text = |key: &str| said[key].as_str();
     match (text("why").or(text("detail")), text("leader")) {
         (Some(why), _) => why.to_owned(),
         (None, Some(leader)) => format!("not here: {leader} {yes}"),
-        (None, None) => format!("not here: nobody {yes}"),
+        (None, None) => format!("not here: no node {yes}"),
     }
 }

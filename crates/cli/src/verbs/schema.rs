@@ -1,9 +1,9 @@
 //! `tenure schema`: the tables and the least rights, printed without asking any server.
 
 use serde::Serialize;
-use tenure::schema::{Kind, Wanted};
+use tenure::schema::SchemaRequest;
 
-use crate::args::{Common, SchemaArgs, StoreKind};
+use crate::args::{Common, SchemaArgs};
 use crate::exit::Exit;
 use crate::output;
 
@@ -12,14 +12,17 @@ use crate::output;
 /// # Errors
 /// If nothing has to be set up for such a store, or this build does not know it.
 pub fn main(common: &Common, args: &SchemaArgs) -> Result<Exit, Exit> {
-    let kind = args.kind.map(Kind::from).or_else(|| Kind::of_url(&common.store_url())).ok_or_else(|| {
-        Exit::Usage(
-            "such a store needs no tables; name one with --for postgres, mysql, sqlite or redis".to_owned(),
-        )
-    })?;
-    let wanted = Wanted { kind, user: args.user.clone(), namespace: common.namespace(), fence: args.fence };
-    let text = wanted.text().ok_or_else(|| {
-        Exit::Usage("this build has no such store; --fence prints what fences need in it".to_owned())
+    let url = common.store_url();
+    let known = tenure::schema::stores();
+    let by_url = || tenure::store::kind(&url).filter(|kind| known.contains(kind)).map(str::to_owned);
+    let store =
+        args.kind.clone().or_else(by_url).ok_or_else(|| {
+            Exit::Usage(format!("this store needs no tables; use --for {}", known.join(", ")))
+        })?;
+    let user = args.user.clone();
+    let request = SchemaRequest { store, user, namespace: common.namespace(), fence: args.fence };
+    let text = request.text().ok_or_else(|| {
+        Exit::Usage("this build has no such store; use --fence to print the tables of fences".to_owned())
     })?;
     if common.is_json() {
         output::json(&Document { schema: &text })?;
@@ -33,15 +36,4 @@ pub fn main(common: &Common, args: &SchemaArgs) -> Result<Exit, Exit> {
 #[derive(Serialize)]
 struct Document<'a> {
     schema: &'a str,
-}
-
-impl From<StoreKind> for Kind {
-    fn from(kind: StoreKind) -> Self {
-        match kind {
-            StoreKind::Postgres => Self::Postgres,
-            StoreKind::Mysql => Self::Mysql,
-            StoreKind::Sqlite => Self::Sqlite,
-            StoreKind::Redis => Self::Redis,
-        }
-    }
 }

@@ -1,10 +1,10 @@
 //! `tenure completions` and `tenure man`: what shells and manual readers need, from the same description as the parser.
 
-use clap::CommandFactory;
-
-use crate::args::{Cli, CompletionArgs};
+use super::source::Source;
+use crate::args::{Common, CompletionArgs, Names};
 use crate::exit::Exit;
 use crate::output;
+use crate::parse;
 
 /// Prints the completions for a shell.
 ///
@@ -12,8 +12,26 @@ use crate::output;
 /// If stdout cannot be written.
 pub fn completions(args: &CompletionArgs) -> Result<Exit, Exit> {
     let mut text = Vec::new();
-    clap_complete::generate(args.shell, &mut Cli::command(), "tenure", &mut text);
+    clap_complete::generate(args.shell, &mut parse::command(), "tenure", &mut text);
+    if args.shell == clap_complete::Shell::Bash {
+        text.extend(include_bytes!("names.bash"));
+    }
     print(&text)
+}
+
+/// Prints the names of what there is, one on a line.
+///
+/// # Errors
+/// If the store or the agent cannot be asked.
+pub async fn names(common: &Common, of: Names) -> Result<Exit, Exit> {
+    let source = Source::of(common).await?;
+    let names: Vec<String> = match of {
+        Names::Roles => source.snapshot().await?.roles.iter().map(|role| role.role.to_string()).collect(),
+        Names::Nodes => source.snapshot().await?.nodes.iter().map(|node| node.node.to_string()).collect(),
+        Names::Tasks => source.tasks(None).await?.into_iter().map(|task| task.task).collect(),
+    };
+    output::print(&names.join("\n"))?;
+    Ok(Exit::Done)
 }
 
 /// Prints the manual page, with a section for every verb.
@@ -21,10 +39,10 @@ pub fn completions(args: &CompletionArgs) -> Result<Exit, Exit> {
 /// # Errors
 /// If stdout cannot be written.
 pub fn man() -> Result<Exit, Exit> {
-    let mut command = Cli::command();
+    let mut command = parse::command();
     command.build();
     let mut page = Vec::new();
-    let failed = |error: std::io::Error| Exit::Failed(format!("the manual page cannot be made: {error}"));
+    let failed = |error: std::io::Error| Exit::Failed(format!("cannot make the manual page: {error}"));
     let man = clap_mangen::Man::new(command.clone());
     man.render_title(&mut page).map_err(failed)?;
     man.render_name_section(&mut page).map_err(failed)?;

@@ -4,17 +4,17 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use tenure::history::History;
-use tenure::operator::{Change, Snapshot, Watch};
+use tenure::history::RoleHistory;
+use tenure::operator::{ClusterChange, ClusterSnapshot, ClusterWatch};
 use tenure::store::Retry;
 use tenure::{Error, Leader, Name, Operator};
 
-use crate::agent::client::{Agent, Changes};
-use crate::agent::config::default_socket;
-use crate::agent::http::tasks::TaskView;
-use crate::agent::http::views::DeedView;
 use crate::args::Common;
 use crate::exit::Exit;
+use crate::output::sanitize;
+use tenure_agent::client::{Agent, Changes};
+use tenure_agent::config::default_socket;
+use tenure_agent::model::{ActionOutcome, AuditItem, TaskStatus};
 
 /// A store, or an agent.
 #[derive(Debug)]
@@ -28,14 +28,14 @@ pub(crate) enum Source {
 /// Changes as they come.
 pub(crate) enum Watching {
     /// By looking again and again.
-    Store(Box<Watch>),
+    Store(Box<ClusterWatch>),
     /// From an agent's stream.
     Agent(Changes),
 }
 
 /// The registers that were named, for people.
-fn registers(common: &Common) -> Result<Operator, Exit> {
-    let store = tenure::store::look(&common.store_url())?;
+fn store_of(common: &Common) -> Result<Operator, Exit> {
+    let store = tenure::store::open_read_only(&common.store_url())?;
     Ok(Operator::new(store, common.namespace(), super::whoami()))
 }
 
@@ -46,14 +46,16 @@ impl Source {
     /// If it cannot be used, or is a file that is not there: there is nothing to look at, and nobody to ask.
     pub(crate) async fn of(common: &Common) -> Result<Self, Exit> {
         if common.store.is_some() {
-            return Ok(Self::Store(registers(common)?));
+            return Ok(Self::Store(store_of(common)?));
         }
         if let Some(named) = common.agent.clone().or_else(|| std::env::var("TENURE_AGENT").ok()) {
-            let agent = Agent::connect(&named).await?;
+            let agent = Agent::connect(&named, common.allow_plaintext_token).await?;
             return match &common.namespace {
                 Some(namespace) if *namespace != agent.namespace => {
                     let theirs = &agent.namespace;
-                    Err(Exit::No(format!("the agent at {named} is in namespace {theirs}, not {namespace}")))
+                    Err(Exit::No(format!(
+                        "cannot use the agent at {named}: it is in namespace {theirs}, not {namespace}"
+                    )))
                 }
                 _ => Ok(Self::Agent(agent)),
             };
@@ -61,12 +63,12 @@ impl Source {
         // Nobody named an agent: one that does not answer, or that is elsewhere, is not meant.
         let usual = default_socket();
         if usual.exists()
-            && let Ok(agent) = Agent::connect(&usual.display().to_string()).await
+            && let Ok(agent) = Agent::connect(&usual.display().to_string(), false).await
             && common.namespace.as_ref().is_none_or(|namespace| *namespace == agent.namespace)
         {
             return Ok(Self::Agent(agent));
         }
-        Ok(Self::Store(registers(common)?))
+        Ok(Self::Store(store_of(common)?))
     }
 
     pub(crate) fn namespace(&self) -> &Name {
@@ -77,31 +79,31 @@ impl Source {
     }
 
     /// What is asked, for people.
-    pub(crate) fn place(&self) -> String {
+    pub(crate) fn location(&self) -> String {
         match self {
             Self::Store(operator) => operator.store().to_string(),
             Self::Agent(agent) => agent.to_string(),
         }
     }
 
-    pub(crate) async fn snapshot(&self) -> Result<Snapshot, Exit> {
+    pub(crate) async fn snapshot(&self) -> Result<ClusterSnapshot, Exit> {
         match self {
             Self::Store(operator) => Ok(operator.snapshot().await?),
-            Self::Agent(agent) => agent.snapshot().await,
+            Self::Agent(agent) => Ok(agent.snapshot().await?),
         }
     }
 
-    pub(crate) async fn history(&self, role: Option<&Name>) -> Result<BTreeMap<Name, History>, Exit> {
+    pub(crate) async fn history(&self, role: Option<&Name>) -> Result<BTreeMap<Name, RoleHistory>, Exit> {
         match self {
             Self::Store(operator) => Ok(operator.history(role).await?),
-            Self::Agent(agent) => agent.history(role).await,
+            Self::Agent(agent) => Ok(agent.history(role).await?),
         }
     }
 
-    pub(crate) async fn audit(&self) -> Result<Vec<DeedView>, Exit> {
+    pub(crate) async fn audit(&self) -> Result<Vec<AuditItem>, Exit> {
         match self {
-            Self::Store(operator) => Ok(operator.audit().await?.iter().map(DeedView::from).collect()),
-            Self::Agent(agent) => agent.audit().await,
+            Self::Store(operator) => Ok(operator.audit().await?.iter().map(AuditItem::from).collect()),
+            Self::Agent(agent) => Ok(agent.audit().await?),
         }
     }
 
@@ -121,7 +123,7 @@ impl Source {
     ) -> Result<Leader, Exit> {
         match self {
             Self::Store(operator) => Ok(operator.transfer(role, to, why, wait, wait).await?),
-            Self::Agent(agent) => agent.transfer(role, to, why, wait).await,
+            Self::Agent(agent) => Ok(agent.transfer(role, to, why, wait).await?),
         }
     }
 
@@ -132,35 +134,35 @@ impl Source {
         why: &str,
         wait: Duration,
         at: &str,
-    ) -> Result<String, Exit> {
+    ) -> Result<ActionOutcome, Exit> {
         match self {
             Self::Store(_) => Err(needs_agent("a transfer at a given time")),
-            Self::Agent(agent) => agent.transfer_at(role, to, why, wait, at).await,
+            Self::Agent(agent) => Ok(agent.transfer_at(role, to, why, wait, at).await?),
         }
     }
 
     pub(crate) async fn step_down(&self, role: &Name, why: &str, wait: Duration) -> Result<Leader, Exit> {
         match self {
             Self::Store(operator) => Ok(operator.step_down(role, why, wait).await?),
-            Self::Agent(agent) => agent.step_down(role, why, wait).await,
+            Self::Agent(agent) => Ok(agent.step_down(role, why, wait).await?),
         }
     }
 
     pub(crate) async fn pause(&self, role: &Name, why: &str, wait: Duration) -> Result<Option<Name>, Exit> {
         match self {
             Self::Store(operator) => Ok(operator.pause(role, why, wait).await?),
-            Self::Agent(agent) => agent.pause(role, why, wait).await,
+            Self::Agent(agent) => Ok(agent.pause(role, why, wait).await?),
         }
     }
 
     /// The ledgers of all tasks, or of one, with all the runs that are kept.
-    pub(crate) async fn tasks(&self, task: Option<&Name>) -> Result<Vec<TaskView>, Exit> {
+    pub(crate) async fn tasks(&self, task: Option<&Name>) -> Result<Vec<TaskStatus>, Exit> {
         match self {
             Self::Store(operator) => {
                 let records = operator.tasks(task).await?;
-                Ok(records.iter().map(|record| TaskView::of(record, usize::MAX)).collect())
+                Ok(records.iter().map(|record| TaskStatus::of(record, usize::MAX)).collect())
             }
-            Self::Agent(agent) => agent.tasks(task).await,
+            Self::Agent(agent) => Ok(agent.tasks(task).await?),
         }
     }
 
@@ -168,7 +170,7 @@ impl Source {
     pub(crate) async fn trigger_task(&self, task: &Name, why: &str) -> Result<String, Exit> {
         match self {
             Self::Store(operator) => Ok(operator.trigger_task(task, why).await?.to_string()),
-            Self::Agent(agent) => agent.trigger_task(task, why).await,
+            Self::Agent(agent) => Ok(agent.trigger_task(task, why).await?),
         }
     }
 
@@ -176,7 +178,7 @@ impl Source {
     pub(crate) async fn pause_task(&self, task: &Name, why: &str) -> Result<bool, Exit> {
         match self {
             Self::Store(operator) => Ok(operator.pause_task(task, why).await?),
-            Self::Agent(agent) => agent.pause_task(task, why).await,
+            Self::Agent(agent) => Ok(agent.pause_task(task, why).await?),
         }
     }
 
@@ -184,7 +186,7 @@ impl Source {
     pub(crate) async fn resume_task(&self, task: &Name, why: &str) -> Result<bool, Exit> {
         match self {
             Self::Store(operator) => Ok(operator.resume_task(task, why).await?),
-            Self::Agent(agent) => agent.resume_task(task, why).await,
+            Self::Agent(agent) => Ok(agent.resume_task(task, why).await?),
         }
     }
 
@@ -192,56 +194,68 @@ impl Source {
     pub(crate) async fn resume(&self, role: &Name, why: &str) -> Result<bool, Exit> {
         match self {
             Self::Store(operator) => Ok(operator.resume(role, why).await?),
-            Self::Agent(agent) => agent.resume(role, why).await,
+            Self::Agent(agent) => Ok(agent.resume(role, why).await?),
+        }
+    }
+
+    pub(crate) async fn forget(&self, role: &Name, why: &str) -> Result<(), Exit> {
+        match self {
+            Self::Store(operator) => Ok(operator.forget(role, why).await?),
+            Self::Agent(agent) => Ok(agent.forget(role, why).await?),
         }
     }
 
     pub(crate) async fn pin(&self, role: &Name, to: Option<&Name>, why: &str) -> Result<(), Exit> {
         match self {
             Self::Store(operator) => Ok(operator.pin(role, to.cloned(), why).await?),
-            Self::Agent(agent) => agent.pin(role, to, why).await,
+            Self::Agent(agent) => Ok(agent.pin(role, to, why).await?),
         }
     }
 
     pub(crate) async fn drain(&self, node: &Name, drain: bool, why: &str) -> Result<(), Exit> {
         match self {
             Self::Store(operator) => Ok(operator.drain(node, drain, why).await?),
-            Self::Agent(agent) => agent.drain(node, drain, why).await,
+            Self::Agent(agent) => Ok(agent.drain(node, drain, why).await?),
         }
     }
 
-    pub(crate) async fn eligible(&self, role: &Name, eligible: bool, why: &str) -> Result<String, Exit> {
+    pub(crate) async fn eligible(
+        &self,
+        role: &Name,
+        eligible: bool,
+        why: &str,
+    ) -> Result<ActionOutcome, Exit> {
         match self {
-            Self::Store(_) => Err(needs_agent("whether a node claims a role")),
-            Self::Agent(agent) => agent.eligible(role, eligible, why).await,
+            Self::Store(_) => Err(needs_agent("the eligibility of a node")),
+            Self::Agent(agent) => Ok(agent.eligible(role, eligible, why).await?),
         }
     }
 
     pub(crate) async fn withdraw_request(&self, role: &Name) -> Result<bool, Exit> {
         match self {
             Self::Store(operator) => Ok(operator.withdraw_request(role).await?),
-            Self::Agent(agent) => agent.withdraw_request(role).await,
+            Self::Agent(agent) => Ok(agent.withdraw_request(role).await?),
         }
     }
 }
 
 fn needs_agent(what: &str) -> Exit {
-    Exit::Usage(format!("{what} is kept by an agent: name one with --agent or TENURE_AGENT"))
+    Exit::Usage(format!("{what} needs an agent: name one with --agent or TENURE_AGENT"))
 }
 
 impl Watching {
     /// The next changes. A store that fails for a moment is waited for.
-    pub(crate) async fn next(&mut self) -> Result<Vec<Change>, Exit> {
+    pub(crate) async fn next(&mut self) -> Result<Vec<ClusterChange>, Exit> {
         let watch = match self {
-            Self::Agent(changes) => return changes.next().await,
+            Self::Agent(changes) => return Ok(changes.next().await?),
             Self::Store(watch) => watch,
         };
-        let mut told = false;
+        let mut reported = false;
         loop {
             match watch.next().await {
                 Err(Error::Store(error)) if error.retry() == Retry::Soon => {
-                    if !std::mem::replace(&mut told, true) {
-                        anstream::eprintln!("tenure: {error}; trying again");
+                    if !std::mem::replace(&mut reported, true) {
+                        anstream::eprintln!("tenure: {}; retrying", sanitize(&error.to_string()));
                     }
                     tokio::time::sleep(Duration::from_secs(1)).await;
                 }

@@ -3,16 +3,16 @@
 use std::time::Duration;
 
 use serde::Serialize;
-use tenure::operator::{RoleReport, RoleState, Snapshot};
+use tenure::operator::{ClusterSnapshot, RoleReport, RoleState};
 use tenure::{Name, Token};
+use tenure_agent::model::RoleStatus;
 
-use super::OrderView;
 use super::source::Source;
 use crate::args::{Common, StatusArgs};
 use crate::exit::Exit;
 use crate::output::table::{Cell, Column, Table, Tone};
-use crate::output::time::{self, Stamp};
-use crate::output::{self, tame, width};
+use crate::output::time;
+use crate::output::{self, sanitize, width};
 
 /// Prints the roles; with `--require-leader` the answer is no unless each is led.
 ///
@@ -24,18 +24,28 @@ pub async fn main(common: &Common, args: &StatusArgs) -> Result<Exit, Exit> {
     let wanted = |report: &&RoleReport| args.roles.is_empty() || args.roles.contains(&report.role);
     let roles: Vec<&RoleReport> = snapshot.roles.iter().filter(wanted).collect();
     if common.is_json() {
-        let roles = roles.iter().map(|report| View::of(report)).collect();
-        output::json(&Document { roles })?;
+        let seen_ms_ago = u64::try_from(snapshot.age.as_millis()).unwrap_or(u64::MAX);
+        let roles = roles
+            .iter()
+            .map(|report| RoleStatus { seen_ms_ago: Some(seen_ms_ago), ..RoleStatus::from(*report) })
+            .collect();
+        let longest_lease_ms = snapshot.longest_lease.map(|lease| lease.as_millis());
+        output::json(&StatusDocument {
+            roles,
+            seen_ms_ago,
+            longest_lease_ms,
+            unreadable: &snapshot.unreadable,
+        })?;
     } else if snapshot.roles.is_empty() {
-        output::print(&super::nobody_yet(&source))?;
+        output::print(&super::no_roles_yet(&source))?;
     } else if !roles.is_empty() {
-        output::print(&pretty(&roles))?;
+        output::print(&pretty(&roles, &snapshot))?;
     }
     Ok(verdict(&source, &snapshot, &roles, args))
 }
 
 /// A role that does not exist is never fine; one without a leader that beats is not when one is required.
-fn verdict(source: &Source, snapshot: &Snapshot, roles: &[&RoleReport], args: &StatusArgs) -> Exit {
+fn verdict(source: &Source, snapshot: &ClusterSnapshot, roles: &[&RoleReport], args: &StatusArgs) -> Exit {
     if let Some(missing) = args.roles.iter().find(|role| snapshot.role(role).is_none()) {
         return super::no_such_role(source, snapshot, missing);
     }
@@ -43,65 +53,41 @@ fn verdict(source: &Source, snapshot: &Snapshot, roles: &[&RoleReport], args: &S
         return Exit::Done;
     }
     if roles.is_empty() {
-        return Exit::No(format!("there is no role in namespace {}", source.namespace()));
+        return Exit::No(format!("no roles in namespace {}", source.namespace()));
     }
     let without: Vec<&&RoleReport> = roles.iter().filter(|report| report.state != RoleState::Led).collect();
     let Some(first) = without.first() else { return Exit::Done };
-    let first = format!("{} is {}", first.role, first.state);
+    let seen = match first.state {
+        RoleState::Unknown => {
+            format!(", because the store was last reached {} ago", time::span(snapshot.age))
+        }
+        _ => String::new(),
+    };
+    let first = format!("{} is {}{seen}", first.role, first.state);
     Exit::No(match without.len() {
-        1 => format!("{first}, so that it has no leader to rely on"),
-        n => format!("{first}, and so have {} of {} roles no leader to rely on", n, roles.len()),
+        1 => format!("{first}: it has no live leader"),
+        n => format!("{first}: {} of {} roles have no live leader", n, roles.len()),
     })
 }
 
 #[derive(Serialize)]
-struct Document<'a> {
-    roles: Vec<View<'a>>,
+struct StatusDocument<'a> {
+    roles: Vec<RoleStatus>,
+    seen_ms_ago: u64,
+    /// How long nodes wait after a loss of data; only known where the store itself was read.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    longest_lease_ms: Option<u128>,
+    /// Registers that cannot be read; none are listed through an agent.
+    #[serde(skip_serializing_if = "<[String]>::is_empty")]
+    unreadable: &'a [String],
 }
 
-/// A role, for programs.
-#[derive(Serialize)]
-struct View<'a> {
-    role: &'a Name,
-    leader: Option<&'a Name>,
-    token: Option<Token>,
-    since: Option<Stamp>,
-    state: RoleState,
-    last_beat_ms_ago: Option<u64>,
-    address: Option<&'a str>,
-    candidates: &'a [Name],
-    #[serde(skip_serializing_if = "Option::is_none")]
-    paused: Option<OrderView<'a>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pinned: Option<&'a Name>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    transfer: Option<&'a Name>,
-}
-
-impl<'a> View<'a> {
-    fn of(report: &'a RoleReport) -> Self {
-        Self {
-            role: &report.role,
-            leader: report.leader.as_ref(),
-            token: token(report),
-            since: report.since.map(Stamp),
-            state: report.state,
-            last_beat_ms_ago: report.last_beat_ms_ago,
-            address: report.address.as_deref(),
-            candidates: &report.candidates,
-            paused: report.paused.as_ref().map(OrderView::from),
-            pinned: report.pinned.as_ref(),
-            transfer: report.transfer.as_ref(),
-        }
-    }
-}
-
-/// None for a role that nobody has led yet.
+/// None for a role that has had no leader yet.
 fn token(report: &RoleReport) -> Option<Token> {
     (report.token != Token(0)).then_some(report.token)
 }
 
-fn pretty(roles: &[&RoleReport]) -> String {
+fn pretty(roles: &[&RoleReport], snapshot: &ClusterSnapshot) -> String {
     let width = width();
     let mut table = Table::new([
         Column::new("ROLE").least(12),
@@ -111,16 +97,19 @@ fn pretty(roles: &[&RoleReport]) -> String {
         Column::new("SINCE"),
         Column::new("LAST BEAT"),
         Column::new("ADDRESS").least(8).optional(),
-        Column::new("NEXT IN LINE").least(12),
+        Column::new("CANDIDATES").least(12),
     ]);
     for report in roles {
-        let silent = report.state == RoleState::Silent;
+        let silent = matches!(report.state, RoleState::Silent | RoleState::Unknown);
         let beat = report.last_beat_ms_ago.map(|ms| time::ago(Duration::from_millis(ms)));
         let next: Vec<&str> = report.candidates.iter().map(Name::as_str).collect();
         table.row([
             Cell::new(&report.role, Tone::Strong),
             Cell::new(report.state.to_string(), tone(report.state)),
-            Cell::or_none(report.leader.as_ref(), Tone::Plain),
+            match (&report.leader, &report.last_leader) {
+                (None, Some(last)) => Cell::new(format!("({last})"), Tone::Faint),
+                (leader, _) => Cell::or_none(leader.as_ref(), Tone::Plain),
+            },
             Cell::or_none(token(report).map(|token| token.to_string()), Tone::Plain),
             Cell::or_none(report.since.map(|since| time::since_within(since, width)), Tone::Plain),
             Cell::or_none(beat, if silent { Tone::Bad } else { Tone::Plain }),
@@ -129,10 +118,18 @@ fn pretty(roles: &[&RoleReport]) -> String {
         ]);
     }
     let mut text = table.render(width);
+    if roles.iter().any(|report| report.state == RoleState::Unknown) {
+        let old = format!(
+            "The agent last reached the store {} ago; the table shows what it knew then.",
+            time::span(snapshot.age)
+        );
+        text.push_str("\n\n");
+        text.push_str(&Tone::Bad.paint(&old));
+    }
     let notes = roles.iter().filter_map(|report| Some((report, note(report)?)));
     for (nth, (report, note)) in notes.enumerate() {
         text.push_str(if nth == 0 { "\n\n" } else { "\n" });
-        text.push_str(&Tone::Warn.paint(&tame(&format!("{} is {note}", report.role))));
+        text.push_str(&Tone::Warn.paint(&sanitize(&format!("{} is {note}", report.role))));
     }
     text
 }
@@ -140,7 +137,7 @@ fn pretty(roles: &[&RoleReport]) -> String {
 fn tone(state: RoleState) -> Tone {
     match state {
         RoleState::Led => Tone::Good,
-        RoleState::Silent => Tone::Bad,
+        RoleState::Silent | RoleState::Unknown => Tone::Bad,
         RoleState::Vacant | RoleState::Paused => Tone::Warn,
     }
 }
@@ -152,7 +149,7 @@ fn note(report: &RoleReport) -> Option<String> {
         why => format!("paused by {}: {why}", order.by),
     });
     let pinned = report.pinned.as_ref().map(|node| format!("pinned to {node}"));
-    let transfer = report.transfer.as_ref().map(|node| format!("to be handed to {node}"));
+    let transfer = report.transfer.as_ref().map(|node| format!("being transferred to {node}"));
     let notes: Vec<String> = [paused, pinned, transfer].into_iter().flatten().collect();
     (!notes.is_empty()).then(|| notes.join("; "))
 }

@@ -6,12 +6,12 @@ use serde::Serialize;
 use tenure::{Error, Name};
 
 use super::source::Source;
-use crate::agent::http::tasks::{RunView, TaskView};
 use crate::args::{Common, TaskArgs, TaskAskArgs, TaskHistoryArgs, TaskListArgs, TaskVerb};
 use crate::exit::Exit;
 use crate::output::table::{Cell, Column, Table, Tone};
 use crate::output::time;
-use crate::output::{self, tame, width};
+use crate::output::{self, sanitize, width};
+use tenure_agent::model::{TaskRun, TaskStatus};
 
 /// Does what was asked.
 ///
@@ -30,22 +30,22 @@ pub async fn main(common: &Common, args: &TaskArgs) -> Result<Exit, Exit> {
 /// Tasks, for programs.
 #[derive(Serialize)]
 struct Tasks<'a> {
-    tasks: Vec<&'a TaskView>,
+    tasks: Vec<&'a TaskStatus>,
 }
 
 /// Runs, for programs.
 #[derive(Serialize)]
 struct Runs<'a> {
-    runs: Vec<&'a RunView>,
+    runs: Vec<&'a TaskRun>,
 }
 
 /// What came of a request, for programs.
 #[derive(Serialize)]
-struct Asked<'a> {
+struct TaskOutcome<'a> {
     task: &'a Name,
     state: &'a str,
     changed: bool,
-    run: Option<&'a RunView>,
+    run: Option<&'a TaskRun>,
 }
 
 async fn list(common: &Common, args: &TaskListArgs) -> Result<Exit, Exit> {
@@ -54,8 +54,8 @@ async fn list(common: &Common, args: &TaskListArgs) -> Result<Exit, Exit> {
     for task in &args.tasks {
         known(&source, &found, task)?;
     }
-    let named = |view: &TaskView| args.tasks.iter().any(|task| task.as_str() == view.task);
-    let tasks: Vec<&TaskView> = found.iter().filter(|view| args.tasks.is_empty() || named(view)).collect();
+    let named = |view: &TaskStatus| args.tasks.iter().any(|task| task.as_str() == view.task);
+    let tasks: Vec<&TaskStatus> = found.iter().filter(|view| args.tasks.is_empty() || named(view)).collect();
     if common.is_json() {
         output::json(&Tasks { tasks })?;
     } else if tasks.is_empty() {
@@ -66,7 +66,7 @@ async fn list(common: &Common, args: &TaskListArgs) -> Result<Exit, Exit> {
     Ok(Exit::Done)
 }
 
-fn task_table(tasks: &[&TaskView]) -> String {
+fn task_table(tasks: &[&TaskStatus]) -> String {
     let mut table = Table::new([
         Column::new("TASK").least(12),
         Column::new("RUNS ON").least(10),
@@ -89,8 +89,10 @@ fn task_table(tasks: &[&TaskView]) -> String {
             _ => Tone::Plain,
         };
         let last = task.last.as_ref();
-        let note =
-            task.paused.as_ref().map(|order| format!("paused by {}: {}", tame(&order.by), tame(&order.why)));
+        let note = task
+            .paused
+            .as_ref()
+            .map(|order| format!("paused by {}: {}", sanitize(&order.by), sanitize(&order.why)));
         table.row([
             Cell::new(&task.task, Tone::Strong),
             Cell::or_none(place, Tone::Plain),
@@ -114,26 +116,26 @@ async fn history(common: &Common, args: &TaskHistoryArgs) -> Result<Exit, Exit> 
     if let Some(task) = &args.task {
         known(&source, &found, task)?;
     }
-    let wanted = |view: &&TaskView| args.task.as_ref().is_none_or(|task| view.task == task.as_str());
+    let wanted = |view: &&TaskStatus| args.task.as_ref().is_none_or(|task| view.task == task.as_str());
     let newest = |view| newest_of(view, args.limit.get());
-    let mut runs: Vec<&RunView> = found.iter().filter(wanted).flat_map(newest).collect();
+    let mut runs: Vec<&TaskRun> = found.iter().filter(wanted).flat_map(newest).collect();
     runs.sort_by(|a, b| (&b.tick, &b.task, &b.node).cmp(&(&a.tick, &a.task, &a.node)));
     if common.is_json() {
         output::json(&Runs { runs })?;
     } else if runs.is_empty() {
-        output::print("Nothing has run yet; `tenure task list` shows what is to come.")?;
+        output::print("No runs yet; run `tenure task list` to see the schedule.")?;
     } else {
         output::print(&run_table(&runs))?;
     }
     Ok(Exit::Done)
 }
 
-fn newest_of(task: &TaskView, limit: usize) -> impl Iterator<Item = &RunView> {
+fn newest_of(task: &TaskStatus, limit: usize) -> impl Iterator<Item = &TaskRun> {
     let skipped = task.runs.len().saturating_sub(limit);
     task.runs.iter().skip(skipped)
 }
 
-fn run_table(runs: &[&RunView]) -> String {
+fn run_table(runs: &[&TaskRun]) -> String {
     let mut table = Table::new([
         Column::new("TASK").least(12),
         Column::new("TICK"),
@@ -149,7 +151,7 @@ fn run_table(runs: &[&RunView]) -> String {
         let first = time::clock_of(&run.tick);
         let tick = match (&run.to, &run.trigger) {
             (Some(to), _) => format!("{first} … {} ({})", time::clock_of(to), run.count),
-            (None, Some(_)) => format!("{first} (asked for)"),
+            (None, Some(_)) => format!("{first} (triggered)"),
             (None, None) => first,
         };
         table.row([
@@ -193,24 +195,24 @@ async fn trigger(common: &Common, args: &TaskAskArgs) -> Result<Exit, Exit> {
     }
 }
 
-fn triggered(common: &Common, args: &TaskAskArgs, run: Option<&RunView>) -> Result<Exit, Exit> {
+fn triggered(common: &Common, args: &TaskAskArgs, run: Option<&TaskRun>) -> Result<Exit, Exit> {
     let (task, waited) = (&args.task, time::span(args.wait));
     let Some(run) = run else {
         return Err(Exit::No(format!(
-            "{task} has not started within {waited}: nobody runs it now; it starts as soon as somebody does"
+            "{task} has not started within {waited}: no node runs it now; it starts as soon as one does"
         )));
     };
     if common.is_json() {
-        output::json(&Asked { task, state: &run.state, changed: true, run: Some(run) })?;
+        output::json(&TaskOutcome { task, state: &run.state, changed: true, run: Some(run) })?;
     }
     let took = time::span(Duration::from_millis(run.took_ms.unwrap_or_default()));
     match run.state.as_str() {
         "succeeded" if common.is_json() => {}
         "succeeded" => output::print(&format!("{task} succeeded on {} (took {took})", run.node))?,
         "running" => {
-            return Err(Exit::No(format!("{task} still runs on {} after {waited}", run.node)));
+            return Err(Exit::No(format!("{task} is still running on {} after {waited}", run.node)));
         }
-        state => return Err(Exit::No(format!("{task}: {state} on {}: {}", run.node, tame(&run.why)))),
+        state => return Err(Exit::No(format!("{task}: {state} on {}: {}", run.node, sanitize(&run.why)))),
     }
     Ok(Exit::Done)
 }
@@ -220,12 +222,12 @@ async fn pause(common: &Common, args: &TaskAskArgs) -> Result<Exit, Exit> {
     let task = &args.task;
     known(&source, &source.tasks(None).await?, task)?;
     let changed = source.pause_task(task, &args.why).await?;
-    let resume = format!("`tenure task resume {task}` lets it run again");
+    let resume = format!("run `tenure task resume {task}` to end the pause");
     let text = match changed {
         true => format!("{task} is paused; {resume}"),
-        false => format!("{task} is paused already; {resume}"),
+        false => format!("{task} was already paused; {resume}"),
     };
-    told(common, task, "paused", changed, &text)
+    print_outcome(common, task, "paused", changed, &text)
 }
 
 async fn resume(common: &Common, args: &TaskAskArgs) -> Result<Exit, Exit> {
@@ -237,19 +239,19 @@ async fn resume(common: &Common, args: &TaskAskArgs) -> Result<Exit, Exit> {
         true => format!("{task} is resumed"),
         false => format!("{task} was not paused"),
     };
-    told(common, task, "resumed", changed, &text)
+    print_outcome(common, task, "resumed", changed, &text)
 }
 
-fn told(common: &Common, task: &Name, state: &str, changed: bool, text: &str) -> Result<Exit, Exit> {
+fn print_outcome(common: &Common, task: &Name, state: &str, changed: bool, text: &str) -> Result<Exit, Exit> {
     match common.is_json() {
-        true => output::json(&Asked { task, state, changed, run: None })?,
+        true => output::json(&TaskOutcome { task, state, changed, run: None })?,
         false => output::print(text)?,
     }
     Ok(Exit::Done)
 }
 
 /// There is such a task; or which one may have been meant.
-fn known(source: &Source, found: &[TaskView], task: &Name) -> Result<(), Exit> {
+fn known(source: &Source, found: &[TaskStatus], task: &Name) -> Result<(), Exit> {
     if found.iter().any(|view| view.task == task.as_str()) {
         return Ok(());
     }
@@ -257,7 +259,7 @@ fn known(source: &Source, found: &[TaskView], task: &Name) -> Result<(), Exit> {
     let names = found.iter().map(|view| view.task.as_str());
     Err(match super::nearest::nearest(task.as_str(), names) {
         Some(meant) => {
-            Exit::No(format!("there is no task {task} in namespace {namespace}; did you mean {meant}?"))
+            Exit::No(format!("task \"{task}\" not found in namespace \"{namespace}\"; did you mean {meant}?"))
         }
         None => Error::NoSuchTask { task: task.clone(), namespace }.into(),
     })

@@ -3,7 +3,7 @@
 use std::io::IsTerminal;
 
 use serde::Serialize;
-use tenure::operator::Change;
+use tenure::operator::ClusterChange;
 use tenure::{Name, Reason};
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -12,14 +12,14 @@ use crate::args::{Common, WatchArgs};
 use crate::exit::Exit;
 use crate::output::table::Tone;
 use crate::output::time::{self, Stamp};
-use crate::output::{self, tame};
+use crate::output::{self, sanitize};
 
 /// Prints changes until it is interrupted, has printed enough, or nobody reads any more.
 ///
 /// # Errors
 /// If the store cannot be used.
 pub async fn main(common: &Common, args: &WatchArgs) -> Result<Exit, Exit> {
-    let no_signals = |error| Exit::Failed(format!("signals cannot be caught: {error}"));
+    let no_signals = |error| Exit::Failed(format!("cannot handle signals: {error}"));
     let mut interrupt = signal(SignalKind::interrupt()).map_err(no_signals)?;
     let mut terminate = signal(SignalKind::terminate()).map_err(no_signals)?;
     tokio::select! {
@@ -33,8 +33,11 @@ async fn follow(common: &Common, args: &WatchArgs) -> Result<Exit, Exit> {
     let source = Source::of(common).await?;
     let mut watch = source.watch().await?;
     if !common.is_json() && std::io::stdout().is_terminal() {
-        let hello =
-            format!("Watching namespace {} of {}; Ctrl-C ends it.", source.namespace(), source.place());
+        let hello = format!(
+            "Watching namespace {} of {}; press Ctrl-C to stop.",
+            source.namespace(),
+            source.location()
+        );
         output::print(&Tone::Faint.paint(&hello))?;
     }
     let mut left = args.count.unwrap_or(u64::MAX);
@@ -52,31 +55,31 @@ async fn follow(common: &Common, args: &WatchArgs) -> Result<Exit, Exit> {
 }
 
 /// With roles named, only what is about them.
-fn wanted(change: &Change, roles: &[Name]) -> bool {
+fn wanted(change: &ClusterChange, roles: &[Name]) -> bool {
     roles.is_empty() || change.role().is_some_and(|role| roles.contains(role))
 }
 
-fn ndjson(at: Stamp, change: &Change) -> String {
+fn ndjson(at: Stamp, change: &ClusterChange) -> String {
     #[derive(Serialize)]
     struct Line<'a> {
         at: Stamp,
         #[serde(flatten)]
-        change: &'a Change,
+        change: &'a ClusterChange,
     }
-    serde_json::to_string(&Line { at, change }).expect("what is printed serialises")
+    tenure_agent::text::json(&Line { at, change })
 }
 
-fn pretty(at: Stamp, change: &Change) -> String {
+fn pretty(at: Stamp, change: &ClusterChange) -> String {
     let (subject, tone, what) = sentence(change);
     let subject = match change.role() {
         Some(_) => Tone::Strong.paint(&subject),
         None => subject,
     };
-    format!("{}  {subject}  {}", Tone::Faint.paint(&time::clock_millis(at.0)), tone.paint(&tame(&what)))
+    format!("{}  {subject}  {}", Tone::Faint.paint(&time::clock_millis(at.0)), tone.paint(&sanitize(&what)))
 }
 
 /// What it is about, how it is to be taken, and what it says.
-pub(super) fn sentence(change: &Change) -> (String, Tone, String) {
+pub(super) fn sentence(change: &ClusterChange) -> (String, Tone, String) {
     let because = |reason: &Option<Reason>| match reason {
         // That a free role is taken needs no explanation.
         None | Some(Reason::First | Reason::Vacant) => String::new(),
@@ -84,37 +87,52 @@ pub(super) fn sentence(change: &Change) -> (String, Tone, String) {
     };
     let former = |former: &Option<Name>| former.as_ref().map_or("its leader", Name::as_str).to_owned();
     match change {
-        Change::LeaderChanged { role, leader, token, former: Some(was), reason } if was != leader => {
+        ClusterChange::LeaderChanged { role, leader, token, former: Some(was), reason } if was != leader => {
             let what = format!("{leader} leads after {was}, token {token}{}", because(reason));
             (role.to_string(), Tone::Good, what)
         }
-        Change::LeaderChanged { role, leader, token, reason, .. } => {
+        ClusterChange::LeaderChanged { role, leader, token, reason, .. } => {
             (role.to_string(), Tone::Good, format!("{leader} leads, token {token}{}", because(reason)))
         }
-        Change::LeaderLost { role, former: was, token, reason } => {
-            let what = format!("{} is gone, nobody leads, token was {token}{}", former(was), because(reason));
+        ClusterChange::LeaderLost { role, former: was, token, reason } => {
+            let what = format!("{} is gone, no leader, token was {token}{}", former(was), because(reason));
             (role.to_string(), Tone::Bad, what)
         }
-        Change::Vacant { role, former: was, token, reason } => {
-            let what =
-                format!("{} gave it up, nobody leads, token was {token}{}", former(was), because(reason));
+        ClusterChange::Vacant { role, former: was, token, reason } => {
+            let what = format!("{} resigned, no leader, token was {token}{}", former(was), because(reason));
             (role.to_string(), Tone::Warn, what)
         }
-        Change::LeaderSilent { role, leader, token } => {
-            (role.to_string(), Tone::Bad, format!("{leader} has not beaten for a ttl, token {token}"))
+        ClusterChange::LeaderSilent { role, leader, token } => {
+            (role.to_string(), Tone::Bad, format!("{leader} is silent: no renewal for a ttl, token {token}"))
         }
-        Change::LeaderBack { role, leader, token } => {
-            (role.to_string(), Tone::Good, format!("{leader} beats again, token {token}"))
+        ClusterChange::LeaderBack { role, leader, token } => {
+            (role.to_string(), Tone::Good, format!("{leader} renews again, token {token}"))
         }
-        Change::Paused { role, by, why } if why.is_empty() => {
+        ClusterChange::Paused { role, by, why } if why.is_empty() => {
             (role.to_string(), Tone::Warn, format!("paused by {by}"))
         }
-        Change::Paused { role, by, why } => (role.to_string(), Tone::Warn, format!("paused by {by}: {why}")),
-        Change::Resumed { role } => (role.to_string(), Tone::Good, "resumed".to_owned()),
-        Change::NodeJoined { node, .. } => (format!("node {node}"), Tone::Plain, "joined".to_owned()),
-        Change::NodeLeft { node, .. } => (format!("node {node}"), Tone::Plain, "left".to_owned()),
-        Change::NodeExpelled { node, .. } => {
-            (format!("node {node}"), Tone::Warn, "was expelled: it died or fell silent".to_owned())
+        ClusterChange::Paused { role, by, why } => {
+            (role.to_string(), Tone::Warn, format!("paused by {by}: {why}"))
+        }
+        ClusterChange::Resumed { role } => (role.to_string(), Tone::Good, "resumed".to_owned()),
+        ClusterChange::NodeJoined { node, .. } => (format!("node {node}"), Tone::Plain, "joined".to_owned()),
+        ClusterChange::NodeLeft { node, .. } => (format!("node {node}"), Tone::Plain, "left".to_owned()),
+        ClusterChange::NodeExpelled { node, .. } => (
+            format!("node {node}"),
+            Tone::Warn,
+            "was expelled: its session ended without its doing".to_owned(),
+        ),
+        ClusterChange::StoreForgot { role: None, .. } => {
+            ("the store".to_owned(), Tone::Bad, "lost every write that it had acknowledged".to_owned())
+        }
+        ClusterChange::StoreForgot { role: Some(role), token, now } => {
+            let of = |token: &Option<tenure::Token>| token.map_or(0, |token| token.0);
+            let what = format!(
+                "the store lost acknowledged writes: the token fell from {} to {}",
+                of(token),
+                of(now)
+            );
+            (role.to_string(), Tone::Bad, what)
         }
         other => (String::new(), Tone::Plain, format!("{other:?}")),
     }

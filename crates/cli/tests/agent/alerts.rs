@@ -2,7 +2,7 @@
 
 use rustix::process::Signal;
 use serde_json::{Value, json};
-use tenure_testkit::servers::free_port;
+use tenure_torture::servers::free_port;
 
 use crate::hook::Hook;
 use crate::kit::{Agent, Store, eventually, tenure};
@@ -33,7 +33,7 @@ fn alert(agent: &Agent, name: &str) -> Value {
 fn teller(agents: &[Agent]) -> usize {
     let mut found = None;
     eventually("somebody tells people", || {
-        let teller = agents[0].get("/v1/alerts").json()["teller"].clone();
+        let teller = agents[0].get("/v1/alerts").json()["sender"].clone();
         let named = |agent: &Agent| agent.get("/v1/cluster").json()["node"] == teller;
         found = agents.iter().position(named);
         found.is_some()
@@ -64,7 +64,7 @@ fn three_agents_tell_once_that_nobody_leads_and_once_that_it_is_over() {
     assert!(told.head.contains("idempotency-key: tenure/default/no-leader/"), "{told:?}");
     for agent in &agents {
         eventually("all show it", || alert(agent, "no-leader")["state"] == "firing");
-        eventually("and who was told", || alert(agent, "no-leader")["told"][0]["target"] == "hook");
+        eventually("and who was told", || alert(agent, "no-leader")["deliveries"][0]["target"] == "hook");
     }
 
     // Whoever told it dies; the next one knows.
@@ -83,7 +83,7 @@ fn three_agents_tell_once_that_nobody_leads_and_once_that_it_is_over() {
         hook.heard("no-leader", "firing") == hook.heard("no-leader", "resolved")
     });
     let told =
-        |agent: &Agent| agent.metric("tenure_alert_deliveries_total{target=\"hook\",outcome=\"told\"}");
+        |agent: &Agent| agent.metric("tenure_alert_deliveries_total{target=\"hook\",outcome=\"delivered\"}");
     assert!(told(&agents[next]) >= Some(1.0));
     assert!(
         agents[next]
@@ -131,14 +131,14 @@ fn operators_acknowledge_resolve_and_silence_and_what_fails_is_tried_again() {
     // It cannot be told, and then it can.
     assert_eq!(agent.post("/v1/roles/job/pause", &json!({ "why": "x" })).status, 200);
     assert_eq!(events.until("alert-firing")["alert"], "paused");
-    assert!(events.until("alert-untold")["error"].as_str().unwrap().contains("503"));
+    assert!(events.until("alert-notify-failed")["error"].as_str().unwrap().contains("503"));
     eventually("that is shown", || {
-        alert(&agent, "paused")["told"][0]["error"].as_str().is_some_and(|error| error.contains("503"))
+        alert(&agent, "paused")["deliveries"][0]["error"].as_str().is_some_and(|error| error.contains("503"))
     });
     hook.answer(200);
-    assert_eq!(events.until("alert-told")["target"], "hook");
-    eventually("that is written down", || alert(&agent, "paused")["told"][0]["error"].is_null());
-    assert!(alert(&agent, "paused")["told"][0]["attempts"].as_u64().unwrap() > 1);
+    assert_eq!(events.until("alert-notified")["target"], "hook");
+    eventually("that is written down", || alert(&agent, "paused")["deliveries"][0]["error"].is_null());
+    assert!(alert(&agent, "paused")["deliveries"][0]["attempts"].as_u64().unwrap() > 1);
 
     let run = |args: &[&str]| {
         let ran = tenure().args(args).env("TENURE_AGENT", &agent.socket).output().unwrap();
@@ -159,8 +159,12 @@ fn operators_acknowledge_resolve_and_silence_and_what_fails_is_tried_again() {
     assert!(run(&["alerts", "resolve", "paused", "--why", "known"]).contains("resolved"));
     eventually("that it is over is told", || hook.heard("paused", "resolved") == 1);
     assert_eq!(alert(&agent, "paused")["state"], "resolved");
-    let acts: Vec<Value> =
-        agent.get("/v1/audit").json()["deeds"].as_array().unwrap().iter().map(|d| d["act"].clone()).collect();
+    let acts: Vec<Value> = agent.get("/v1/audit").json()["entries"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|d| d["act"].clone())
+        .collect();
     assert_eq!(acts, ["pause", "acknowledge", "silence", "unsilence", "resolve"]);
     assert_eq!(agent.post("/v1/roles/job/resume", &json!({ "why": "x" })).status, 200);
     eventually("it is over", || alert(&agent, "paused")["state"] == "inactive");
@@ -169,7 +173,7 @@ fn operators_acknowledge_resolve_and_silence_and_what_fails_is_tried_again() {
     hook.answer(302);
     let before = hook.all().len();
     assert_eq!(agent.post("/v1/roles/job/pause", &json!({ "why": "x" })).status, 200);
-    eventually("it is given up", || alert(&agent, "paused")["told"][0]["given_up"] == true);
+    eventually("it is given up", || alert(&agent, "paused")["deliveries"][0]["given_up"] == true);
     agent.beats();
     assert_eq!(hook.all().len(), before + 1, "{:#?}", hook.all());
     assert!(!agent.log().contains("hunter2") && !agent.get("/v1/alerts").body.contains("hunter2"));
@@ -186,7 +190,7 @@ fn rules_change_by_a_reload() {
     agent.process.signal(Signal::HUP);
     eventually("the new rule fires", || hook.heard("leads", "firing") == 1);
     assert!(agent.log().contains("300 in 1m"), "{}", agent.log());
-    assert!(!agent.log().contains("changes only by a restart"), "{}", agent.log());
+    assert!(!agent.log().contains("needs a restart to change"), "{}", agent.log());
 }
 
 /// Nobody leads anything while the store is gone; an alert about the store must not depend on it.
@@ -194,7 +198,7 @@ fn rules_change_by_a_reload() {
 fn whoever_told_people_last_tells_that_the_store_is_gone() {
     let (store, hook) = (Store::redis(), Hook::start());
     let Store::Redis(server) = &store else { return };
-    let rules = rule("store-unseen", "tenure_sight_age_seconds > 4", "without-store = true");
+    let rules = rule("store-unseen", "tenure_cluster_view_age_seconds > 4", "without-store = true");
     let agents: Vec<Agent> =
         ["a", "b"].map(|name| Agent::hasty(&store, name, &alerting(&hook, &rules))).into();
     let telling = teller(&agents);

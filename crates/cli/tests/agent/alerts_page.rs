@@ -1,7 +1,7 @@
 //! Alerts on the dashboard: seen as they begin, acknowledged by clicking, with why.
 
 use serde_json::{Value, json};
-use tenure_testkit::servers::free_port;
+use tenure_torture::servers::free_port;
 
 use crate::browser::{Browser, Size};
 use crate::hook::Hook;
@@ -34,7 +34,7 @@ async fn an_alert_is_seen_live_and_acknowledged_by_clicking() {
     browser.says("alert-state", "firing").await;
     browser.says("alert-condition", "tenure_roles{state='paused'} > 0").await;
     browser.says("alert-instances", "1 <b>paused</b>").await;
-    browser.says("alert-told", "hook: firing").await;
+    browser.says("alert-notified", "hook: firing").await;
     browser.click("acknowledge").await;
     explain(&browser, "I look after it").await;
     browser.says("alert-state", "acknowledged").await;
@@ -50,14 +50,14 @@ async fn an_alert_is_seen_live_and_acknowledged_by_clicking() {
     explain(&browser, "it is meant").await;
     browser.says("alert-state", "resolved").await;
     eventually("that it is over was told", || hook.heard("paused", "resolved") == 1);
-    let deeds = agent.get("/v1/audit").json()["deeds"].clone();
+    let deeds = agent.get("/v1/audit").json()["entries"].clone();
     let acts: Vec<&str> = deeds.as_array().unwrap().iter().filter_map(|deed| deed["act"].as_str()).collect();
     assert_eq!(acts, ["pause", "acknowledge", "silence", "unsilence", "resolve"]);
     let whys: Vec<&str> = deeds.as_array().unwrap().iter().filter_map(|deed| deed["why"].as_str()).collect();
     assert_eq!(whys, ["a test", "I look after it", "maintenance (for 1h)", "it is over", "it is meant"]);
     let events = browser.run("location.hash = 'events'; return true").await;
     assert_eq!(events, Value::Bool(true));
-    browser.says("events", "hook was told: firing").await;
+    browser.says("events", "hook was notified: firing").await;
     browser.close().await;
 }
 

@@ -1,46 +1,17 @@
 //! The API from outside: who may ask what, and what comes of what cannot be.
 
-use std::io::{Read, Write};
-use std::net::TcpStream;
+use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
 
 use proptest::prelude::*;
 use serde_json::json;
 
-use crate::kit::{Agent, Answer, PATIENCE, Store, eventually, parse, raw};
+use crate::kit::{Agent, Store, eventually, get, over_tcp, port, raw};
 
 const ROLE: &str = "[[role]]\nname = \"job\"";
 const READ: &str = "read-0123456789abcdef";
 const ACT: &str = "operator-0123456789abcdef";
-
-/// The port that the agent says it listens on.
-fn port(agent: &Agent) -> u16 {
-    let found = || {
-        let log = agent.log();
-        let at = log.find("address=127.0.0.1:")? + "address=127.0.0.1:".len();
-        log[at..].split(|c: char| !c.is_ascii_digit()).next()?.parse().ok()
-    };
-    let mut port = None;
-    eventually("it says where it listens", || {
-        port = found();
-        port.is_some()
-    });
-    port.unwrap()
-}
-
-fn over_tcp(port: u16, request: &str) -> Answer {
-    let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
-    let _ = stream.write_all(request.as_bytes());
-    let mut text = Vec::new();
-    let _ = stream.read_to_end(&mut text);
-    parse(&String::from_utf8_lossy(&text))
-}
-
-fn get(path: &str, headers: &str) -> String {
-    format!("GET {path} HTTP/1.0\r\n{headers}\r\n")
-}
 
 #[test]
 fn what_is_wrong_is_named() {
@@ -103,7 +74,7 @@ fn what_is_wrong_is_named() {
 fn over_tcp_a_token_is_asked_for_and_strange_pages_are_turned_away() {
     let dir = tempfile::tempdir().unwrap();
     let tokens = dir.path().join("tokens");
-    std::fs::write(&tokens, format!("read {READ}\noperator {ACT}\n")).unwrap();
+    std::fs::write(&tokens, format!("read {READ}\noperator ci {ACT}\n")).unwrap();
     std::fs::set_permissions(&tokens, std::fs::Permissions::from_mode(0o600)).unwrap();
     let http =
         format!("{ROLE}\n[http]\nlisten = [\"127.0.0.1:0\"]\nhosts = [\"me.test\"]\ntokens = {tokens:?}");
@@ -150,9 +121,11 @@ fn on_loopback_without_tokens_one_may_look_but_not_act_and_not_too_often() {
     let port = port(&agent);
     let answer = over_tcp(port, &get("/v1/campaign/job", "Host: localhost\r\n"));
     assert_eq!(answer.status, 403, "{answer:?}");
-    let asked = |_| over_tcp(port, &get("/livez", "Host: localhost\r\n")).status;
-    let statuses: Vec<u16> = (0..200).map(asked).collect();
+    let asked = |path: &str| over_tcp(port, &get(path, "Host: localhost\r\n")).status;
+    let statuses: Vec<u16> = (0..200).map(|_| asked("/v1/cluster")).collect();
     assert!(statuses.contains(&200) && statuses.contains(&429), "{statuses:?}");
+    let probes: Vec<u16> = (0..50).map(|_| asked("/livez")).collect();
+    assert!(probes.iter().all(|status| *status == 200), "a probe is never refused: {probes:?}");
 
     let (_one, _two) = (agent.stream("/v1/events", None), agent.stream("/v1/events", None));
     eventually("the third stream is refused", || agent.get("/v1/events").status == 429);
@@ -231,7 +204,7 @@ fn with_many_roles_pages_are_small_and_metrics_are_added_up() {
     assert_eq!(seen.len(), 300);
     assert!(seen.is_sorted());
     assert_eq!(agent.get("/v1/roles?search=r29").json()["total"], 10);
-    assert_eq!(agent.get("/v1/history?limit=5").json()["roles"].as_object().unwrap().len(), 5);
+    assert_eq!(agent.get("/v1/history?limit=5").json()["tenures"].as_array().unwrap().len(), 5);
     assert_eq!(agent.metric("tenure_is_leader"), None, "not for each of so many");
 }
 
@@ -251,7 +224,7 @@ fn a_drained_node_gives_up_and_a_pinned_role_stays() {
     assert_eq!(a.post("/v1/roles/job/eligible", &json!({ "eligible": false, "why": "x" })).status, 200);
     eventually("b leads", || b.leads("job"));
     let acts: Vec<_> =
-        a.get("/v1/audit").json()["deeds"].as_array().unwrap().iter().map(|d| d["act"].clone()).collect();
+        a.get("/v1/audit").json()["entries"].as_array().unwrap().iter().map(|d| d["act"].clone()).collect();
     assert_eq!(acts, ["pin", "unpin", "drain", "undrain", "ineligible"]);
 
     // Later: kept in mind, carried out, and cancelled.

@@ -11,8 +11,8 @@ use hyper_util::client::legacy::connect::HttpConnector;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use tenure_cli::agent::ui::ITEMS;
-use tenure_testkit::servers::{Server, free_port, program};
+use tenure_agent::ui::ITEMS;
+use tenure_torture::servers::{Server, free_port, program};
 
 use crate::kit::PATIENCE;
 

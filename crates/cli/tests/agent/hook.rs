@@ -11,6 +11,8 @@ pub(crate) struct Hook {
     port: u16,
     got: Arc<Mutex<Vec<Told>>>,
     status: Arc<AtomicU16>,
+    location: Arc<Mutex<String>>,
+    says: Arc<Mutex<String>>,
 }
 
 /// What was told.
@@ -27,14 +29,33 @@ impl Hook {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
         let (got, status) = (Arc::<Mutex<Vec<Told>>>::default(), Arc::new(AtomicU16::new(200)));
-        let (kept, answers) = (got.clone(), status.clone());
+        let location = Arc::new(Mutex::new("/elsewhere".to_owned()));
+        let says = Arc::<Mutex<String>>::default();
+        let answers = Answers { status: status.clone(), location: location.clone(), says: says.clone() };
+        let kept = got.clone();
         std::thread::spawn(move || {
             for client in listener.incoming().flatten() {
                 let (kept, answers) = (kept.clone(), answers.clone());
                 std::thread::spawn(move || _ = serve(&client, &kept, &answers));
             }
         });
-        Self { port, got, status }
+        Self { port, got, status, location, says }
+    }
+
+    /// Sends everybody on to that place from now on, with the same method and the same body.
+    pub(crate) fn redirect(&self, to: &str) {
+        to.clone_into(&mut self.location.lock().unwrap());
+        self.answer(307);
+    }
+
+    /// Answers with this from now on.
+    pub(crate) fn say(&self, status: u16, body: &Value) {
+        *self.says.lock().unwrap() = body.to_string();
+        self.answer(status);
+    }
+
+    pub(crate) fn port(&self) -> u16 {
+        self.port
     }
 
     /// Answers with this from now on.
@@ -72,7 +93,15 @@ impl Hook {
     }
 }
 
-fn serve(client: &TcpStream, kept: &Mutex<Vec<Told>>, answers: &AtomicU16) -> std::io::Result<()> {
+/// How it answers.
+#[derive(Clone)]
+struct Answers {
+    status: Arc<AtomicU16>,
+    location: Arc<Mutex<String>>,
+    says: Arc<Mutex<String>>,
+}
+
+fn serve(client: &TcpStream, kept: &Mutex<Vec<Told>>, answers: &Answers) -> std::io::Result<()> {
     let mut lines = BufReader::new(client.try_clone()?);
     let mut head = String::new();
     while !head.ends_with("\r\n\r\n") {
@@ -83,10 +112,17 @@ fn serve(client: &TcpStream, kept: &Mutex<Vec<Told>>, answers: &AtomicU16) -> st
     let length = |line: &str| line.to_lowercase().strip_prefix("content-length:")?.trim().parse().ok();
     let mut body = vec![0; head.lines().find_map(length).unwrap_or(0)];
     lines.read_exact(&mut body)?;
-    let answer = answers.load(Ordering::SeqCst);
+    // Whoever was sent on within this very server has arrived.
+    let arrived = head.contains("/elsewhere");
+    let answer = if arrived { 200 } else { answers.status.load(Ordering::SeqCst) };
     let body = serde_json::from_slice(&body).unwrap_or_default();
     kept.lock().unwrap().push(Told { answer, head: head.to_lowercase(), body });
-    let more = if answer == 302 { "Location: /elsewhere\r\n" } else { "" };
+    let more = match answer {
+        300..400 => format!("Location: {}\r\n", answers.location.lock().unwrap()),
+        _ => String::new(),
+    };
     let mut client = client;
-    write!(client, "HTTP/1.1 {answer} X\r\n{more}Content-Length: 0\r\nConnection: close\r\n\r\n")
+    let says = answers.says.lock().unwrap().clone();
+    let length = says.len();
+    write!(client, "HTTP/1.1 {answer} X\r\n{more}Content-Length: {length}\r\nConnection: close\r\n\r\n{says}")
 }

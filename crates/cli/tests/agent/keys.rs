@@ -3,12 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-use tenure_cli::agent::config::keys::KEYS;
+use tenure_agent::config::keys::KEYS;
 
 /// Which test shows what each key does. Keys of one table are named by their last part.
 const SHOWN: &[(&str, &str, &[&str])] = &[
     ("a_node_is_who_it_says_it_is_and_where", "", &["store", "namespace"]),
     ("a_node_is_who_it_says_it_is_and_where", "node.", &["name", "address", "labels"]),
+    ("each_look_at_a_role_is_told_where_that_is_wanted", "node.", &["election-checks"]),
     (
         "every_time_that_is_set_moves_a_bound",
         "timing.",
@@ -27,6 +28,7 @@ const SHOWN: &[(&str, &str, &[&str])] = &[
         ],
     ),
     ("what_runs_is_wound_down_as_it_says", "timing.", &["drain"]),
+    ("an_agent_answers_while_its_store_is_not_up_yet", "timing.", &["store-timeout"]),
     ("a_node_stands_only_for_what_it_may_lead", "candidacy.", &["eligible", "requires", "takeover-delay"]),
     (
         "a_node_stands_only_for_what_it_may_lead",
@@ -38,6 +40,7 @@ const SHOWN: &[(&str, &str, &[&str])] = &[
     ("a_command_is_started_again_as_it_says", "candidacy.", &["cool-down"]),
     ("a_command_is_started_again_as_it_says", "role[].", &["cool-down"]),
     ("a_role_that_the_agent_holds_is_not_campaigned_for", "role[].", &["mode"]),
+    ("migration_goes_step_by_step", "candidacy.", &["migration"]),
     ("migration_goes_step_by_step", "role[].", &["migration", "static-leader"]),
     ("what_runs_is_wound_down_as_it_says", "role[].", &["drain"]),
     ("what_runs_is_wound_down_as_it_says", "work[].", &["drain"]),
@@ -73,6 +76,11 @@ const SHOWN: &[(&str, &str, &[&str])] = &[
         "http.",
         &["socket", "socket-mode", "connections", "streams", "events-kept"],
     ),
+    ("connections_that_say_nothing_keep_nobody_out", "http.", &["connections-per-client"]),
+    ("wrong_tokens_are_slowed_down_and_on_record", "http.", &["auth-failures"]),
+    ("redirects_within_one_origin_are_followed_if_that_is_said", "outbound.", &["redirects"]),
+    ("a_proxy_is_used_only_if_the_configuration_names_it", "outbound.", &["proxy"]),
+    ("where_clouds_keep_their_secrets_nothing_is_sent", "outbound.", &["link-local"]),
     ("a_request_takes_no_longer_than_it_may", "http.", &["request-timeout"]),
     ("whoever_is_named_may_act_and_others_may_look", "http.", &["operators", "loopback"]),
     (
@@ -99,6 +107,7 @@ const SHOWN: &[(&str, &str, &[&str])] = &[
         &["name", "kind", "url", "url-file", "url-env", "key-file", "key-env", "channel"],
     ),
     ("alerts_are_told_when_and_as_often_as_they_say", "notify[].", &["timeout"]),
+    ("commands_of_an_agent_inherit_no_secret_unless_told", "children.", &["pass-env"]),
     ("every_metric_is_there_from_the_beginning_with_its_meaning", "metrics.", &["prefix"]),
     ("with_many_roles_pages_are_small_and_metrics_are_added_up", "metrics.", &["roles"]),
 ];
@@ -127,7 +136,8 @@ fn every_key_changes_what_happens_and_none_is_forgotten() {
 /// The files in which the tests of this crate are, each under the names of its tests.
 fn tests() -> BTreeMap<String, String> {
     let mut found = BTreeMap::new();
-    let mut folders = ["src", "tests"].map(|name| Path::new(env!("CARGO_MANIFEST_DIR")).join(name)).to_vec();
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut folders = vec![here.join("src"), here.join("tests"), here.join("../agent/src")];
     while let Some(folder) = folders.pop() {
         for entry in std::fs::read_dir(folder).unwrap().flatten() {
             let path = entry.path();

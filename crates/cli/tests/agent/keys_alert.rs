@@ -120,7 +120,7 @@ fn alerts_are_told_when_and_as_often_as_they_say() {
     until_told(&hook, |told| told.body["summary"] == "1 led");
     until_told(&hook, |told| told.body["summary"] == "tenure_leading > 0");
     let told = |target: &str| {
-        let told = shown(&agent, "unheard")["told"].as_array().cloned().unwrap_or_default();
+        let told = shown(&agent, "unheard")["deliveries"].as_array().cloned().unwrap_or_default();
         told.into_iter().find(|told| told["target"] == target)
     };
     eventually("timeout: one gives up waiting", || {

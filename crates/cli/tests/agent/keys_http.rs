@@ -32,13 +32,13 @@ fn what_is_open_at_once_is_limited_as_it_is_said() {
         try_stream(&agent, &first).is_some_and(|text| text.contains("missed"))
     });
 
-    let asks =
-        |agent: &Agent| try_ask(&agent.socket, "GET", "/livez", None).map_or(0, |answer| answer.status);
-    eventually("it answers", || asks(&agent) == 200);
+    let asks = |path: &str| try_ask(&agent.socket, "GET", path, None).map_or(0, |answer| answer.status);
+    eventually("it answers", || asks("/v1/cluster") == 200);
     let open: Vec<UnixStream> = (0..3).map(|_| UnixStream::connect(&agent.socket).unwrap()).collect();
-    eventually("connections: there are three", || asks(&agent) == 0);
+    eventually("connections: there are three", || asks("/v1/cluster") == 429);
+    assert_eq!(asks("/livez"), 200, "how it is can always be asked");
     drop(open);
-    eventually("it answers again", || asks(&agent) == 200);
+    eventually("it answers again", || asks("/v1/cluster") == 200);
 }
 
 /// The first event of a stream that goes on after that one, if there may be another stream.

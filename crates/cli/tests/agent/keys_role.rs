@@ -106,3 +106,21 @@ fn a_node_is_who_it_says_it_is_and_where() {
     again.process.signal(Signal::TERM);
     assert!(east.leads("job") && !again.leads("job"));
 }
+
+#[test]
+fn each_look_at_a_role_is_told_where_that_is_wanted() {
+    let store = Store::file();
+    let told = Agent::launch(&store, "a", &role("job", ""), |command| {
+        command.args(["--set", "node.election-checks=true"]);
+    });
+    let untold = Agent::start(&store, "b", &role("job", ""));
+    let mut stream = told.stream("/v1/events", None);
+    eventually("one leads", || told.leads("job") || untold.leads("job"));
+    let check = (0..100).map(|_| stream.until("election-check")).find(|check| !check["leader"].is_null());
+    let check = check.expect("a look shows the leader");
+    assert_eq!(check["role"], "job", "{check}");
+    assert!(["a", "b"].map(|name| json!(name)).contains(&check["leader"]), "{check}");
+    let metrics = untold.get("/metrics").body;
+    let mut counted = metrics.lines().filter(|line| line.contains("election-check"));
+    assert!(counted.all(|line| line.ends_with(" 0")), "{metrics}");
+}

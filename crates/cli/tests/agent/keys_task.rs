@@ -2,7 +2,7 @@
 
 use rustix::process::Signal;
 use serde_json::{Value, json};
-use tenure::ledger::Record;
+use tenure::ledger::TaskRecord;
 use tenure::store::{Epoch, Key, Kind, Name, Query, Value as Content, Version, Write};
 
 use crate::duty::{
@@ -113,11 +113,16 @@ fn set_back(store: &Store, hours: u64) {
         let epoch = Epoch(cluster.value.parse::<Value>().unwrap()["epoch"].as_u64().unwrap());
         let ledgers = Query { keys: Vec::new(), kinds: vec![(epoch, Kind::Task)] };
         for entry in store.read(&namespace, &ledgers).await.unwrap() {
-            let mut record: Record = entry.value.parse().unwrap();
+            let mut record: TaskRecord = entry.value.parse().unwrap();
             record.tick.0 -= hours * 3_600_000_000;
             let put = Some((Version(entry.version.0 ^ 1), Content::of(&record, Some(record.token))));
-            let write =
-                Write { key: entry.key, expect: Some(entry.version), put, ring: false, witnessed: false };
+            let write = Write {
+                key: entry.key,
+                expect: Some(entry.version),
+                put,
+                notify: false,
+                requires_lock: false,
+            };
             store.write(&namespace, &[write]).await.unwrap();
         }
         store.close().await;

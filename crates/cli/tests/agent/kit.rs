@@ -1,6 +1,7 @@
 //! Stores, agents on them as processes, and plain HTTP over their sockets.
 
 use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -9,13 +10,16 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use tempfile::TempDir;
-use tenure_testkit::proxy::Proxy;
-use tenure_testkit::servers::mysql::Mysql;
-use tenure_testkit::servers::postgres::Postgres;
-use tenure_testkit::servers::{Server, redis};
+use tenure_torture::proxy::Proxy;
+use tenure_torture::servers::mysql::Mysql;
+use tenure_torture::servers::postgres::Postgres;
+use tenure_torture::servers::{Server, redis};
 
 /// Anything that happens at all has happened by then; nothing is judged by it.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+
+/// What a client says that campaigns, and what no page of another origin can say.
+pub(crate) const CAMPAIGN: &str = "Tenure-Request: true\r\n";
 
 /// A store of its own.
 pub(crate) enum Store {
@@ -162,14 +166,25 @@ impl Agent {
     }
 
     pub(crate) fn launch(store: &Store, name: &str, more: &str, change: impl FnOnce(&mut Command)) -> Self {
+        Self::launch_into(store, name, more, None, change)
+    }
+
+    /// The same, with a place of its own for the log.
+    pub(crate) fn launch_into(
+        store: &Store,
+        name: &str,
+        more: &str,
+        log: Option<Stdio>,
+        change: impl FnOnce(&mut Command),
+    ) -> Self {
         let dir = TempDir::new().unwrap();
         let socket = dir.path().join("agent.sock");
         write_config(dir.path(), store, name, more);
         let mut command = tenure();
         command.current_dir(dir.path()).args(["agent", "--config", "tenure.toml", "--socket"]).arg(&socket);
-        let log = std::fs::File::create(dir.path().join("log")).unwrap();
-        command.stderr(log).stdout(Stdio::null());
         change(&mut command);
+        let file = || Stdio::from(std::fs::File::create(dir.path().join("log")).unwrap());
+        command.stdin(Stdio::null()).stderr(log.unwrap_or_else(file)).stdout(Stdio::null());
         let mut agent = Self { process: Process::spawn(&mut command), socket, dir };
         eventually("the agent answers", || {
             assert_eq!(agent.process.ended(), None, "it exited: {}", agent.log());
@@ -225,7 +240,7 @@ impl Agent {
         let mut stream = UnixStream::connect(&self.socket).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         let last = last.map_or_else(String::new, |id| format!("Last-Event-ID: {id}\r\n"));
-        write!(stream, "GET {path} HTTP/1.0\r\nHost: localhost\r\n{last}\r\n").unwrap();
+        write!(stream, "GET {path} HTTP/1.0\r\nHost: localhost\r\n{CAMPAIGN}{last}\r\n").unwrap();
         let mut stream = Stream { lines: BufReader::new(stream) };
         let status = stream.line();
         assert!(status.contains(" 200 "), "{path}: {status}");
@@ -248,7 +263,13 @@ fn write_config(dir: &Path, store: &Store, name: &str, more: &str) {
     let text = format!(
         "store = \"{url}\"\n[node]\nname = \"{name}\"\n[timing]\nttl = \"4s\"\ndrain = \"3s\"\n{more}\n"
     );
-    std::fs::write(dir.join("tenure.toml"), text).unwrap();
+    write_private(&dir.join("tenure.toml"), &text);
+}
+
+/// A file that may hold secrets.
+pub(crate) fn write_private(file: &Path, text: &str) {
+    std::fs::write(file, text).unwrap();
+    std::fs::set_permissions(file, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
 }
 
 /// Server-sent events.
@@ -294,7 +315,7 @@ pub(crate) fn try_ask(
 ) -> std::io::Result<Answer> {
     let body = body.unwrap_or_default();
     let head = format!(
-        "{method} {path} HTTP/1.0\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n",
+        "{method} {path} HTTP/1.0\r\nHost: localhost\r\n{CAMPAIGN}Content-Type: application/json\r\nContent-Length: {}\r\n\r\n",
         body.len()
     );
     raw(UnixStream::connect(socket)?, format!("{head}{body}").as_bytes())
@@ -309,6 +330,40 @@ pub(crate) fn raw(mut stream: UnixStream, request: &[u8]) -> std::io::Result<Ans
     let mut text = Vec::new();
     let _ = stream.read_to_end(&mut text);
     Ok(parse(&String::from_utf8_lossy(&text)))
+}
+
+/// The port that the agent says it listens on.
+pub(crate) fn port(agent: &Agent) -> u16 {
+    let found = || {
+        let log = agent.log();
+        let at = log.find("address=127.0.0.1:")? + "address=127.0.0.1:".len();
+        log[at..].split(|c: char| !c.is_ascii_digit()).next()?.parse().ok()
+    };
+    let mut port = None;
+    eventually("it says where it listens", || {
+        port = found();
+        port.is_some()
+    });
+    port.unwrap()
+}
+
+pub(crate) fn tcp(port: u16) -> TcpStream {
+    let stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream
+}
+
+pub(crate) fn over_tcp(port: u16, request: &str) -> Answer {
+    let mut stream = tcp(port);
+    let _ = stream.write_all(request.as_bytes());
+    let mut text = Vec::new();
+    let _ = stream.read_to_end(&mut text);
+    parse(&String::from_utf8_lossy(&text))
+}
+
+/// A GET with these headers.
+pub(crate) fn get(path: &str, headers: &str) -> String {
+    format!("GET {path} HTTP/1.0\r\n{headers}\r\n")
 }
 
 pub(crate) fn parse(text: &str) -> Answer {

@@ -3,12 +3,11 @@
 mod alerts;
 mod alerts_page;
 mod api;
-mod asking;
 mod browser;
 mod campaign;
+mod client;
 mod dashboard;
 mod deploy;
-mod described;
 mod duty;
 mod hook;
 mod keys;
@@ -19,8 +18,26 @@ mod keys_task;
 mod keys_work;
 mod kit;
 mod link;
-mod manners;
 mod many;
+mod openapi;
+mod outage;
+mod outbound;
+mod pages;
+mod process;
+mod prometheus;
 mod registry;
+mod shown;
 mod story;
+mod strangers;
 mod tasks;
+mod tokens;
+mod trust;
+
+/// The work of agents in these tests is this same binary, running only this: nothing unless it is told where to write.
+#[test]
+fn worker() {
+    if let Some(dir) = std::env::var_os("WITNESS_DIRECTORY") {
+        let pause = std::time::Duration::from_millis(5);
+        tenure_torture::witness::work(dir.as_ref(), pause).expect("the witness can write");
+    }
+}

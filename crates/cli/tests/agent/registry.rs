@@ -10,15 +10,15 @@ use async_trait::async_trait;
 use axum::extract::State;
 use axum::http::StatusCode;
 use tenure::store::{Layer, Memory, Name, Outcome, Store as Registers, StoreError, Write};
-use tenure_cli::agent::campaign::CAMPAIGN_EVENTS;
-use tenure_cli::agent::config::Config;
-use tenure_cli::agent::config::layers::Layers;
-use tenure_cli::agent::events::Events;
-use tenure_cli::agent::http::{App, look};
-use tenure_cli::agent::metrics::{METRICS, Metrics, StoreMeter};
+use tenure_agent::campaign::CAMPAIGN_EVENTS;
+use tenure_agent::config::Config;
+use tenure_agent::config::layers::Layers;
+use tenure_agent::events::Events;
+use tenure_agent::http::{App, queries};
+use tenure_agent::metrics::{METRICS, Metrics, StoreMeter};
 
-use crate::described::assert_described;
 use crate::kit::{Agent, Store, eventually, raw};
+use crate::openapi::assert_described;
 
 /// How each endpoint is asked, and what it answers when all is well.
 pub(crate) const ASKED: &[(&str, &str, Option<&str>, u16)] = &[
@@ -36,12 +36,13 @@ pub(crate) const ASKED: &[(&str, &str, Option<&str>, u16)] = &[
     ("get", "/openapi.json", None, 200),
     ("get", "/v1/events", None, 200),
     ("get", "/v1/campaign/{role}", None, 409),
-    ("post", "/v1/campaign/{role}/ready", Some("{\"token\":1}"), 404),
+    ("post", "/v1/campaign/{role}/ready", Some("{\"token\":1,\"campaign\":\"x\"}"), 404),
     ("post", "/v1/roles/{role}/transfer", Some("{\"to\":\"a\"}"), 200),
     ("delete", "/v1/roles/{role}/transfer", None, 404),
     ("post", "/v1/roles/{role}/step-down", Some("{}"), 200),
     ("post", "/v1/roles/{role}/pause", Some("{}"), 200),
     ("post", "/v1/roles/{role}/resume", Some("{}"), 200),
+    ("post", "/v1/roles/{role}/forget", Some("{}"), 409),
     ("post", "/v1/roles/{role}/pin", Some("{\"node\":\"a\"}"), 200),
     ("delete", "/v1/roles/{role}/pin", None, 200),
     ("post", "/v1/roles/{role}/eligible", Some("{\"eligible\":true}"), 200),
@@ -115,8 +116,8 @@ fn every_metric_is_there_from_the_beginning_with_its_meaning() {
     assert_eq!(agent.metric("forge_leader_is_leader{role=\"job\"}"), Some(1.0));
     assert_eq!(agent.metric("forge_leader_elections_total{role=\"job\"}"), Some(1.0));
     assert!(agent.metric("forge_leader_tenure_seconds{role=\"job\"}").is_some());
-    let page = include_str!("../../../../docs/agent.md");
-    assert!(page.contains(&tenure_cli::agent::metrics::table()), "{}", tenure_cli::agent::metrics::table());
+    let page = include_str!("../../../../docs/reference/metrics.md");
+    assert!(page.contains(&tenure_agent::metrics::table()), "{}", tenure_agent::metrics::table());
 }
 
 #[test]
@@ -125,6 +126,7 @@ fn open_metrics_come_to_whoever_asks_for_them() {
     let agent = Agent::start(&store, "a", "[[role]]\nname = \"job\"");
     eventually("it leads", || agent.leads("job"));
     eventually("it is seen", || agent.metric("tenure_leaderless_seconds_total").is_some());
+    eventually("its events are counted", || agent.metric("tenure_events_total").is_some());
     let wanted = b"GET /metrics HTTP/1.0\r\nAccept: application/openmetrics-text; version=1.0.0\r\n\r\n";
     let answer = raw(UnixStream::connect(&agent.socket).unwrap(), wanted).unwrap();
     assert!(answer.head.contains("content-type: application/openmetrics-text; version=1.0.0"), "{answer:?}");
@@ -144,7 +146,7 @@ fn open_metrics_come_to_whoever_asks_for_them() {
 
 #[test]
 fn every_event_of_a_campaign_is_documented() {
-    let page = include_str!("../../../../docs/agent.md");
+    let page = include_str!("../../../../docs/guides/any-language.md");
     for (event, meaning) in CAMPAIGN_EVENTS {
         assert!(page.contains(&format!("| `{event}` | {meaning} |")), "| `{event}` | {meaning} |");
     }
@@ -192,21 +194,25 @@ async fn a_loop_that_hangs_is_seen_from_outside() {
     let config = Config::of(layers).unwrap();
     let hang = Arc::new(AtomicBool::new(false));
     let store = Arc::new(Hanging { inner: Memory::default(), hang: hang.clone() });
-    let node =
-        tenure::Node::with_store(store).name("a").timing(config.settings.clone()).start().await.unwrap();
+    let node = tenure::Node::builder_with_store(store)
+        .name("a")
+        .timing(config.settings.clone())
+        .start()
+        .await
+        .unwrap();
     let metrics = Metrics::new(&config.metrics, node.name(), node.namespace(), &StoreMeter::default());
     let app = App::new(config.clone(), node, metrics, Arc::new(Events::new(10)));
-    app.roster.sync(&config.roles).await.unwrap();
+    app.candidacies.sync(&config.roles).await.unwrap();
     let role = Name::new("job").unwrap();
-    let leads = || app.roster.lead(&role).is_some();
+    let leads = || app.candidacies.lead(&role).is_some();
     let runtime = tokio::runtime::Handle::current();
-    let livez = || runtime.block_on(look::livez(State(app.clone()))).0;
+    let livez = || runtime.block_on(queries::livez(State(app.clone()))).0;
     tokio::task::block_in_place(|| {
         eventually("it leads", leads);
         assert_eq!(app.stalled(), None);
         hang.store(true, Ordering::Release);
         eventually("it does not lead", || !leads());
-        let text = app.metrics.text(tenure_cli::agent::metrics::Form::Prometheus);
+        let text = app.metrics.text(tenure_agent::metrics::ExpositionFormat::Prometheus);
         assert!(text.contains("tenure_is_leader{role=\"job\"} 0"), "{text}");
         eventually("it is not alive", || livez() == StatusCode::SERVICE_UNAVAILABLE);
         hang.store(false, Ordering::Release);

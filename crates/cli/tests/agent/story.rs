@@ -63,9 +63,9 @@ fn by_hand(agents: &[Agent], leader: usize) {
     eventually("the other says so", || other.leads("scheduler"));
     assert!(!leads.leads("scheduler"));
     let history = leads.get("/v1/history?role=scheduler").json();
-    assert_eq!(history["deeds"][0]["act"], "transfer");
-    assert_eq!(history["deeds"][0]["why"], "a test");
-    assert!(!history["deeds"][0]["by"].as_str().unwrap().is_empty());
+    assert_eq!(history["audit"][0]["act"], "transfer");
+    assert_eq!(history["audit"][0]["why"], "a test");
+    assert!(!history["audit"][0]["by"].as_str().unwrap().is_empty());
 
     // The same through the command line, which asks an agent.
     let run = |args: &[&str]| {
@@ -80,11 +80,11 @@ fn by_hand(agents: &[Agent], leader: usize) {
     assert!(run(&["resume", "scheduler"]).contains("leads it now"));
     assert!(run(&["step-down", "scheduler"]).contains("stepped down"));
     assert!(run(&["nodes"]).contains(&target));
-    assert!(run(&["pin", "scheduler", "--to", &target, "--why", "it has the disk"]).contains("is tied to"));
-    assert!(run(&["pin", "scheduler", "--why", "all have it now"]).contains("not tied"));
+    assert!(run(&["pin", "scheduler", "--to", &target, "--why", "it has the disk"]).contains("is pinned to"));
+    assert!(run(&["pin", "scheduler", "--why", "all have it now"]).contains("is unpinned"));
     let at = (jiff::Timestamp::now() + jiff::SignedDuration::from_secs(3600)).to_string();
     let transfer = ["transfer", "scheduler", "--to", &target, "--why", "tonight", "--at", &at];
-    assert!(run(&transfer).contains("is to lead scheduler at"));
+    assert!(run(&transfer).contains("scheduler is transferred to"));
     assert!(run(&["history", "scheduler"]).contains("transfer"));
     let audit = run(&["audit", "--format", "json"]);
     let audit: serde_json::Value = serde_json::from_str(&audit).unwrap();
@@ -94,7 +94,7 @@ fn by_hand(agents: &[Agent], leader: usize) {
         ("unpin", "all have it now"),
         ("scheduled", &format!("tonight (at {at})")),
     ] {
-        let deeds = audit["deeds"].as_array().unwrap();
+        let deeds = audit["entries"].as_array().unwrap();
         let deed = deeds.iter().find(|deed| deed["act"] == act).unwrap_or_else(|| panic!("{act}: {audit}"));
         assert_eq!(deed["why"], why, "{deed}");
         // Who asked, and as whom the agent knows it.

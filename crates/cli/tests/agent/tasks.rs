@@ -72,7 +72,7 @@ fn asked_for(agent: &Agent) {
     let ran = often["totals"]["runs"].as_u64().unwrap();
     eventually("it runs again", || ledgers(agent, "often")[0]["totals"]["runs"].as_u64().unwrap() > ran);
     let audit = agent.get("/v1/audit").json();
-    let deeds: Vec<(String, String)> = audit["deeds"]
+    let deeds: Vec<(String, String)> = audit["entries"]
         .as_array()
         .unwrap()
         .iter()
@@ -81,7 +81,7 @@ fn asked_for(agent: &Agent) {
     let wanted =
         [("trigger-task", "to see it"), ("pause-task", "the disk is full"), ("resume-task", "there is room")];
     assert_eq!(deeds, wanted.map(|(act, why)| (json!(act).to_string(), json!(why).to_string())));
-    assert!(audit["deeds"][0]["by"].as_str().unwrap().starts_with("Ada (as "), "{audit}");
+    assert!(audit["entries"][0]["by"].as_str().unwrap().starts_with("Ada (as "), "{audit}");
 }
 
 /// The command line asks the agent, too.
@@ -102,7 +102,7 @@ fn by_command(agent: &Agent) {
     assert!(run(&["task", "pause", "often"], 0).contains("often is paused"));
     assert!(run(&["task", "resume", "often"], 0).contains("often is resumed"));
     assert!(run(&["task", "resume", "often"], 0).contains("was not paused"));
-    assert!(run(&["task", "history", "often"], 0).contains("asked for"));
+    assert!(run(&["task", "history", "often"], 0).contains("(triggered)"));
     assert!(run(&["task", "list", "oftn"], 1).contains("did you mean often?"));
     assert!(run(&["audit"], 0).contains("once more"));
 }
@@ -135,7 +135,7 @@ fn a_reload_changes_schedules_while_the_agent_leads() {
     });
     let tokens: Vec<String> = ["one", "two"].iter().flat_map(|name| place.lines(name)).collect();
     assert!(tokens.iter().all(|line| *line == tokens[0]), "one tenure: {tokens:?}");
-    assert!(!agent.log().contains("changes only by a restart"), "{}", agent.log());
+    assert!(!agent.log().contains("needs a restart to change"), "{}", agent.log());
 }
 
 /// Off, shadow and on, step by step, by reload; and a leader by decree.
@@ -151,7 +151,8 @@ fn migration_goes_step_by_step() {
             + &work
             + &task("often", &format!("every = \"200ms\"\n{}", shell(&noting(&place.file("task"), "ran"))))
     };
-    let agent = calm(&store, "a", &config("migration = \"off\""));
+    let off = format!("{}\n[candidacy]\nmigration = \"off\"\n", config(""));
+    let agent = calm(&store, "a", &off);
     eventually("it does not stand", || agent.get("/leader/jobs").status == 503);
     assert!(agent.ask("GET", "/v1/campaign/jobs", None).status == 409);
     let switch = |more: &str| {
@@ -159,7 +160,14 @@ fn migration_goes_step_by_step() {
         agent.process.signal(Signal::HUP);
     };
     switch("migration = \"shadow\"");
-    eventually("it leads in the shadow", || agent.leads("jobs"));
+    eventually("it leads in the shadow", || agent.role("jobs")["leader"] == "a");
+    eventually("it knows that it leads", || agent.get("/leader/jobs").json()["shadow"] == true);
+    let answer = agent.get("/leader/jobs");
+    assert!(answer.status == 503 && answer.json()["here"] == false, "{answer:?}");
+    let probed =
+        tenure().arg("--agent").arg(&agent.socket).args(["probe", "leader", "jobs"]).output().unwrap();
+    let said = String::from_utf8_lossy(&probed.stderr);
+    assert!(probed.status.code() == Some(1) && said.contains("it runs no work"), "{probed:?}");
     let skipped = until_run(&agent, "often", |run| run["state"] == "skipped");
     assert!(skipped["why"].as_str().unwrap().contains("shadow"), "{skipped}");
     assert!(place.lines("work").is_empty() && place.lines("task").is_empty(), "nothing runs");
@@ -170,7 +178,7 @@ fn migration_goes_step_by_step() {
     switch("static-leader = \"b\"");
     eventually("it leads no more", || !agent.leads("jobs"));
     let eligible = agent.post("/v1/roles/jobs/eligible", &json!({ "eligible": true }));
-    assert!(eligible.status == 409 && eligible.body.contains("led by b"), "{eligible:?}");
+    assert!(eligible.status == 409 && eligible.body.contains("only b may lead"), "{eligible:?}");
     let other = calm(&store, "b", &config("static-leader = \"b\""));
     eventually("the decreed one leads", || other.leads("jobs"));
     assert!(!agent.leads("jobs"));
@@ -246,7 +254,7 @@ fn while_the_store_is_gone_no_task_starts_anywhere() {
     store.freeze(true);
     eventually("nobody leads", || agents.iter().all(|agent| !agent.leads("jobs")));
     let before = place.lines("log");
-    let blind = |agent: &Agent| agent.metric("tenure_sight_age_seconds").is_some_and(|age| age > 3.0);
+    let blind = |agent: &Agent| agent.metric("tenure_cluster_view_age_seconds").is_some_and(|age| age > 3.0);
     eventually("ticks pass", || agents.iter().all(blind));
     assert_eq!(place.lines("log"), before, "nothing starts");
     store.freeze(false);

@@ -11,7 +11,7 @@ use tempfile::TempDir;
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A directory, with a store in it if there is none elsewhere.
-pub(crate) struct Place {
+pub(crate) struct TestDir {
     dir: TempDir,
     store: String,
 }
@@ -21,11 +21,11 @@ pub(crate) struct Process {
     child: Child,
 }
 
-impl Place {
+impl TestDir {
     pub(crate) fn new() -> Self {
-        let mut place = Self::on(String::new());
-        place.store = format!("sqlite:{}", place.file("tenure.db").display());
-        place
+        let mut dir = Self::on(String::new());
+        dir.store = format!("sqlite:{}", dir.file("tenure.db").display());
+        dir
     }
 
     /// The store is elsewhere.
@@ -60,8 +60,8 @@ impl Place {
     pub(crate) fn worker(&self, node: &str, args: &[&str]) -> Process {
         let this = std::env::current_exe().expect("this test has a path");
         let mut command = self.run(node, args);
-        command.arg("--").arg(this).args(["--exact", "actor", "--nocapture"]);
-        command.env("TENURE_TEST_WITNESS", self.path());
+        command.arg("--").arg(this).args(["--exact", "node_process", "--nocapture"]);
+        command.env("WITNESS_DIRECTORY", self.path());
         let log = std::fs::File::options().create(true).append(true).open(self.file(&format!("{node}.log")));
         command.stderr(log.expect("a log can be written")).stdout(Stdio::null());
         Process::spawn(&mut command)
@@ -97,7 +97,7 @@ impl Process {
     }
 }
 
-impl Drop for Place {
+impl Drop for TestDir {
     /// What happened is worth reading if a test fails.
     fn drop(&mut self) {
         if std::thread::panicking() {

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 use tenure::Node;
 use tenure::schedule::{Schedule, Task, TaskSettings};
-use tenure_cli::task::{CommandRunner, HttpRunner};
+use tenure_agent::task::{CommandRunner, HttpRunner};
 
 /// Long enough for anything that happens at all.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
@@ -16,19 +16,19 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 const PART: &str = "TENURE_TEST_NODE";
 
 /// A directory with a store in it.
-pub(crate) struct Place {
+pub(crate) struct TestDir {
     pub(crate) dir: tempfile::TempDir,
 }
 
 /// What a command printed, and how it ended.
 #[derive(Debug)]
-pub(crate) struct Ran {
+pub(crate) struct CommandOutput {
     pub(crate) code: Option<i32>,
     pub(crate) out: String,
     pub(crate) err: String,
 }
 
-impl Place {
+impl TestDir {
     pub(crate) fn new() -> Self {
         Self { dir: tempfile::tempdir().unwrap() }
     }
@@ -41,12 +41,12 @@ impl Place {
         format!("sqlite:{}", self.file("t.db"))
     }
 
-    pub(crate) fn run(&self, args: &[&str]) -> Ran {
+    pub(crate) fn run(&self, args: &[&str]) -> CommandOutput {
         let mut command = Command::new(env!("CARGO_BIN_EXE_tenure"));
         command.args(args).stdin(Stdio::null()).env("TENURE_STORE", self.url()).env("USER", "tester");
         let output = command.output().unwrap();
         let text = |bytes| String::from_utf8(bytes).unwrap();
-        Ran { code: output.status.code(), out: text(output.stdout), err: text(output.stderr) }
+        CommandOutput { code: output.status.code(), out: text(output.stdout), err: text(output.stderr) }
     }
 
     pub(crate) fn json(&self, args: &[&str]) -> Value {
@@ -70,21 +70,21 @@ impl Place {
     }
 
     /// A node with tasks, as a process of its own.
-    pub(crate) fn node(&self, name: &str, tasks: &[Value]) -> Actor {
+    pub(crate) fn node(&self, name: &str, tasks: &[Value]) -> NodeProcess {
         let part = json!({ "store": self.url(), "name": name, "tasks": tasks });
         let mut child = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "kit::acts_as_a_node", "--nocapture"])
+            .args(["--exact", "kit::is_node_process", "--nocapture"])
             .env(PART, part.to_string())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
-        let actor = Actor { child };
+        let node_process = NodeProcess { child };
         assert!(lines.any(|line| line.contains("joined")), "{name} did not join");
         // Whoever prints must be read.
         std::thread::spawn(move || lines.for_each(drop));
-        actor
+        node_process
     }
 }
 
@@ -99,11 +99,11 @@ pub(crate) fn often(name: &str, more: &Value) -> Value {
 }
 
 /// A node as a process. Dropping it kills it.
-pub(crate) struct Actor {
+pub(crate) struct NodeProcess {
     child: Child,
 }
 
-impl Actor {
+impl NodeProcess {
     /// Lets it stop cleanly, and returns when it has.
     pub(crate) fn stop(mut self) {
         drop(self.child.stdin.take());
@@ -111,7 +111,7 @@ impl Actor {
     }
 }
 
-impl Drop for Actor {
+impl Drop for NodeProcess {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
@@ -120,23 +120,23 @@ impl Drop for Actor {
 
 /// Not a test: what a copy of this program does when it is told to be a node. It stops when its input ends.
 #[test]
-fn acts_as_a_node() {
+fn is_node_process() {
     let Ok(part) = std::env::var(PART) else { return };
     let part: Value = serde_json::from_str(&part).unwrap();
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
-    runtime.block_on(play(&part));
+    runtime.block_on(run_node(&part));
     std::process::exit(0);
 }
 
-async fn play(part: &Value) {
+async fn run_node(part: &Value) {
     let text = |key: &str| part[key].as_str().unwrap().to_owned();
     let node =
-        Node::connect(text("store")).name(text("name")).ttl(Duration::from_secs(1)).start().await.unwrap();
+        Node::builder(text("store")).name(text("name")).ttl(Duration::from_secs(1)).start().await.unwrap();
     let mut schedule = Schedule::new();
     for settings in part["tasks"].as_array().unwrap() {
         schedule = schedule.task(task(serde_json::from_value(settings.clone()).unwrap())).unwrap();
     }
-    let stand = node.stand("scheduler").drain(Duration::from_millis(500));
+    let stand = node.candidate("scheduler").drain(Duration::from_millis(500));
     let leading = tokio::spawn(async move { schedule.lead(stand).await });
     println!("joined");
     let input = tokio::task::spawn_blocking(|| std::io::stdin().read_to_end(&mut Vec::new()));
@@ -145,7 +145,7 @@ async fn play(part: &Value) {
     leading.await.unwrap().unwrap();
 }
 
-/// As [`tenure_cli::task::of_settings`]; but this program cannot be its own watchdog.
+/// As [`tenure_agent::task::of_settings`]; but this program cannot be its own watchdog.
 fn task(settings: TaskSettings) -> Task {
     match (&settings.command, &settings.http) {
         (Some(command), _) => {
@@ -153,7 +153,8 @@ fn task(settings: TaskSettings) -> Task {
             Task::with_runner(settings, Arc::new(runner)).unwrap()
         }
         (None, Some(http)) => {
-            Task::with_runner(settings.clone(), Arc::new(HttpRunner::new(http.clone()))).unwrap()
+            Task::with_runner(settings.clone(), Arc::new(HttpRunner::new(http.clone(), Default::default())))
+                .unwrap()
         }
         (None, None) => Task::new(settings, |_| async { Ok::<(), String>(()) }).unwrap(),
     }

@@ -7,52 +7,67 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 
-use crate::kit::{PATIENCE, Place, often};
+use crate::kit::{PATIENCE, TestDir, often};
 
 #[test]
 fn a_command_knows_what_it_runs_for_and_its_exit_is_entered() {
-    let place = Place::new();
-    let line = "echo $TENURE_TASK $TENURE_TOKEN $TENURE_ROLE $TENURE_NODE $TENURE_ATTEMPT >> \"$0\"; exit 3";
-    let command = json!({ "command": ["sh", "-c", line, place.file("said")] });
-    let node = place.node("a", &[often("greet", &command)]);
-    let run = place.until_run("greet", |run| run["state"] == "failed");
+    let dir = TestDir::new();
+    let line = "echo $TENURE_TASK $TENURE_TOKEN $TENURE_ROLE $TENURE_NODE $TENURE_ATTEMPT $TENURE_RUN >> \"$0\"; exit 3";
+    let command = json!({ "command": ["sh", "-c", line, dir.file("said")] });
+    let node = dir.node("a", &[often("greet", &command)]);
+    let run = dir.until_run("greet", |run| run["state"] == "failed");
     assert_eq!((&run["exit"], &run["node"]), (&json!(3), &json!("a")));
     assert!(run["why"].as_str().unwrap().contains("code 3"), "{run}");
-    let said = std::fs::read_to_string(place.file("said")).unwrap();
+    let said = std::fs::read_to_string(dir.file("said")).unwrap();
     let first: Vec<&str> = said.lines().next().unwrap().split(' ').collect();
-    assert_eq!(first, ["greet", &run["token"].to_string(), "scheduler", "a", "1"]);
+    assert_eq!(first[..5], ["greet", &run["token"].to_string(), "scheduler", "a", "1"]);
+    let runs: std::collections::BTreeSet<&str> =
+        said.lines().filter_map(|line| line.split(' ').nth(5)).collect();
+    assert_eq!(runs.len(), said.lines().count(), "one id for each tick: {said}");
+    assert!(runs.iter().all(|run| run.starts_with("greet@")), "{said}");
+    node.stop();
+}
+
+/// What a command said last on stderr is on record beside its exit.
+#[test]
+fn the_last_words_of_a_command_that_fails_are_entered() {
+    let dir = TestDir::new();
+    let line = "for n in 1 2 3 4 5 6 7; do echo word $n >&2; done; exit 3";
+    let node = dir.node("a", &[often("talk", &json!({ "command": ["sh", "-c", line] }))]);
+    let run = dir.until_run("talk", |run| run["state"] == "failed");
+    let why = run["why"].as_str().unwrap();
+    assert_eq!(why, "it exited with code 3; last output: word 3 | word 4 | word 5 | word 6 | word 7");
     node.stop();
 }
 
 /// Two commands at a time, each under a watchdog of its own: the end of one is not the end of the other.
 #[test]
 fn commands_run_beside_each_other() {
-    let place = Place::new();
+    let dir = TestDir::new();
     let slow = json!({ "every": "1h", "command": ["sh", "-c", "sleep 2"] });
     let quick = json!({ "command": ["true"] });
-    let node = place.node("a", &[often("slow", &slow), often("quick", &quick)]);
-    place.until_run("quick", |run| run["state"] == "succeeded");
-    let asked = place.json(&["task", "trigger", "slow", "--wait", "60s"]);
+    let node = dir.node("a", &[often("slow", &slow), often("quick", &quick)]);
+    dir.until_run("quick", |run| run["state"] == "succeeded");
+    let asked = dir.json(&["task", "trigger", "slow", "--wait", "60s"]);
     assert_eq!((&asked["run"]["state"], &asked["run"]["exit"]), (&json!("succeeded"), &json!(0)), "{asked}");
     let during = |run: &serde_json::Value| {
         run["state"] == "succeeded" && run["started"].as_str() > asked["run"]["started"].as_str()
     };
-    place.until_run("quick", during);
+    dir.until_run("quick", during);
     node.stop();
 }
 
 /// A command that takes too long is told to end, and killed with everything it started.
 #[test]
 fn a_command_that_takes_too_long_is_ended_with_all_it_started() {
-    let place = Place::new();
+    let dir = TestDir::new();
     let beat = "trap '' TERM; (while :; do date +%s%N >> \"$0\"; sleep 0.02; done) & wait; sleep 60";
-    let more =
-        json!({ "every": "1h", "timeout": "300ms", "command": ["sh", "-c", beat, place.file("beats")] });
-    let node = place.node("a", &[often("stuck", &more)]);
-    wait_for_ledger(&place, "stuck");
-    let asked = place.json(&["task", "trigger", "stuck", "--wait", "60s"]);
+    let more = json!({ "every": "1h", "timeout": "300ms", "command": ["sh", "-c", beat, dir.file("beats")] });
+    let node = dir.node("a", &[often("stuck", &more)]);
+    wait_for_ledger(&dir, "stuck");
+    let asked = dir.json(&["task", "trigger", "stuck", "--wait", "60s"]);
     assert_eq!(asked["run"]["state"], "timed-out", "{asked}");
-    let beats = || std::fs::read_to_string(place.file("beats")).unwrap_or_default().lines().count();
+    let beats = || std::fs::read_to_string(dir.file("beats")).unwrap_or_default().lines().count();
     let after = beats();
     std::thread::sleep(Duration::from_millis(300));
     assert_eq!(beats(), after, "nothing of it is left");
@@ -62,27 +77,27 @@ fn a_command_that_takes_too_long_is_ended_with_all_it_started() {
 /// The node is killed: its command dies with it, and the next leader enters the run as interrupted.
 #[test]
 fn a_command_dies_with_its_node_and_its_run_is_interrupted() {
-    let place = Place::new();
+    let dir = TestDir::new();
     let beat = "while :; do date +%s%N >> \"$0\"; sleep 0.02; done";
-    let more = json!({ "command": ["sh", "-c", beat, place.file("beats")] });
-    let a = place.node("a", &[often("long", &more)]);
-    let run = place.until_run("long", |run| run["state"] == "running");
+    let more = json!({ "command": ["sh", "-c", beat, dir.file("beats")] });
+    let a = dir.node("a", &[often("long", &more)]);
+    let run = dir.until_run("long", |run| run["state"] == "running");
     let begun = Instant::now();
-    while !std::path::Path::new(&place.file("beats")).exists() {
+    while !std::path::Path::new(&dir.file("beats")).exists() {
         assert!(begun.elapsed() < PATIENCE, "it never began");
         std::thread::sleep(Duration::from_millis(10));
     }
     drop(a);
-    let b = place.node("b", &[often("long", &json!({ "command": ["true"] }))]);
-    let found = place.until_run("long", |found| found["tick"] == run["tick"]);
+    let b = dir.node("b", &[often("long", &json!({ "command": ["true"] }))]);
+    let found = dir.until_run("long", |found| found["tick"] == run["tick"]);
     let found = if found["state"] == "running" {
-        place.until_run("long", |found| found["tick"] == run["tick"] && found["state"] != "running")
+        dir.until_run("long", |found| found["tick"] == run["tick"] && found["state"] != "running")
     } else {
         found
     };
     assert_eq!(found["state"], "interrupted", "{found}");
-    place.until_run("long", |run| run["state"] == "succeeded" && run["node"] == "b");
-    let beats = || std::fs::read_to_string(place.file("beats")).unwrap().lines().count();
+    dir.until_run("long", |run| run["state"] == "succeeded" && run["node"] == "b");
+    let beats = || std::fs::read_to_string(dir.file("beats")).unwrap().lines().count();
     let after = beats();
     std::thread::sleep(Duration::from_millis(200));
     assert_eq!(beats(), after, "two workers");
@@ -92,17 +107,17 @@ fn a_command_dies_with_its_node_and_its_run_is_interrupted() {
 /// Told to stop with a long job in flight: it is cancelled when the drain time is over, entered, and only then resigned.
 #[test]
 fn a_node_that_stops_cancels_its_command_after_the_drain_and_then_resigns() {
-    let place = Place::new();
+    let dir = TestDir::new();
     let tasks = [often("job", &json!({ "command": ["sleep", "600"] }))];
-    let a = place.node("a", &tasks);
-    let run = place.until_run("job", |run| run["state"] == "running");
-    let b = place.node("b", &[often("job", &json!({ "command": ["true"] }))]);
+    let a = dir.node("a", &tasks);
+    let run = dir.until_run("job", |run| run["state"] == "running");
+    let b = dir.node("b", &[often("job", &json!({ "command": ["true"] }))]);
     a.stop();
-    let ended = place.until_run("job", |found| found["tick"] == run["tick"] && found["state"] != "running");
+    let ended = dir.until_run("job", |found| found["tick"] == run["tick"] && found["state"] != "running");
     assert_eq!(ended["state"], "cancelled", "{ended}");
-    let next = place.until_run("job", |run| run["node"] == "b" && run["state"] == "succeeded");
+    let next = dir.until_run("job", |run| run["node"] == "b" && run["state"] == "succeeded");
     assert!(next["token"].as_u64() > run["token"].as_u64());
-    let history = place.json(&["history", "scheduler"]);
+    let history = dir.json(&["history", "scheduler"]);
     let reasons: Vec<_> = history["tenures"].as_array().unwrap().iter().map(|past| &past["reason"]).collect();
     assert!(reasons.contains(&&json!("shutdown")), "{history}");
     b.stop();
@@ -111,13 +126,13 @@ fn a_node_that_stops_cancels_its_command_after_the_drain_and_then_resigns() {
 /// The token is in a header; what may pass is tried again, what will not is not.
 #[test]
 fn an_http_call_carries_the_token_and_is_tried_again() {
-    let place = Place::new();
+    let dir = TestDir::new();
     let (address, calls) = serve(&["503 Service Unavailable", "200 OK", "404 Not Found"]);
     let http = json!({ "http": { "url": format!("http://{address}/hook"), "headers": { "x-key": "7" }, "body": "go" },
         "every": "1h", "retries": 3, "backoff": "1ms" });
-    let node = place.node("a", &[often("call", &http)]);
-    wait_for_ledger(&place, "call");
-    let asked = place.json(&["task", "trigger", "call", "--wait", "60s"]);
+    let node = dir.node("a", &[often("call", &http)]);
+    wait_for_ledger(&dir, "call");
+    let asked = dir.json(&["task", "trigger", "call", "--wait", "60s"]);
     let run = &asked["run"];
     assert_eq!(
         (&run["state"], &run["attempts"], &run["exit"]),
@@ -129,15 +144,16 @@ fn an_http_call_carries_the_token_and_is_tried_again() {
         assert!(call.contains(header), "{header}: {call}");
     }
     assert!(call.contains(&format!("tenure-token: {}", run["token"])), "{call}");
-    let asked = place.json(&["task", "trigger", "call", "--wait", "60s"]);
+    assert!(call.contains("tenure-run: "), "{call}");
+    let asked = dir.json(&["task", "trigger", "call", "--wait", "60s"]);
     let run = &asked["run"];
     assert_eq!((&run["state"], &run["attempts"], &run["exit"]), (&json!("failed"), &json!(1), &json!(404)));
     node.stop();
 }
 
-fn wait_for_ledger(place: &Place, task: &str) {
+fn wait_for_ledger(dir: &TestDir, task: &str) {
     let begun = Instant::now();
-    while place.run(&["task", "list", task]).code != Some(0) {
+    while dir.run(&["task", "list", task]).code != Some(0) {
         assert!(begun.elapsed() < PATIENCE, "{task} is not in the ledger");
         std::thread::sleep(Duration::from_millis(50));
     }

@@ -16,19 +16,19 @@ const FREE: Duration = Duration::from_secs(3);
 const PART: &str = "TENURE_TEST_NODE";
 
 /// A directory with a store in it.
-pub(crate) struct Place {
+pub(crate) struct TestDir {
     dir: tempfile::TempDir,
 }
 
 /// What a command printed, and how it ended.
 #[derive(Debug)]
-pub(crate) struct Ran {
+pub(crate) struct CommandOutput {
     pub(crate) code: Option<i32>,
     pub(crate) out: String,
     pub(crate) err: String,
 }
 
-impl Place {
+impl TestDir {
     pub(crate) fn new() -> Self {
         Self { dir: tempfile::tempdir().unwrap() }
     }
@@ -48,7 +48,7 @@ impl Place {
         command
     }
 
-    pub(crate) fn run(&self, args: &[&str]) -> Ran {
+    pub(crate) fn run(&self, args: &[&str]) -> CommandOutput {
         ran(self.command(args).output().unwrap())
     }
 
@@ -81,23 +81,23 @@ impl Place {
     }
 
     /// A node that stands for roles, as a process of its own. It has joined, and stands, when this returns.
-    pub(crate) fn node(&self, name: &str, roles: &[&str]) -> Actor {
-        self.actor(name, roles, &[])
+    pub(crate) fn node(&self, name: &str, roles: &[&str]) -> NodeProcess {
+        self.node_process(name, roles, &[])
     }
 
     /// The same with more to say: `ttl`, `address`, `label`, `wind` (how long its work takes to end), `priority`.
-    pub(crate) fn actor(&self, name: &str, roles: &[&str], more: &[(&str, &str)]) -> Actor {
+    pub(crate) fn node_process(&self, name: &str, roles: &[&str], more: &[(&str, &str)]) -> NodeProcess {
         let mut part = serde_json::json!({ "store": self.url(), "name": name, "roles": roles });
         for (key, value) in more {
             part[*key] = Value::from(*value);
         }
         let mut command = Command::new(std::env::current_exe().unwrap());
-        command.args(["--exact", "kit::acts_as_a_node", "--nocapture"]).env(PART, part.to_string());
+        command.args(["--exact", "kit::is_node_process", "--nocapture"]).env(PART, part.to_string());
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let lines = BufReader::new(child.stdout.take().unwrap()).lines();
         let joined = lines.map_while(Result::ok).any(|line| line.contains("joined"));
         assert!(joined, "{name} did not join");
-        Actor { child }
+        NodeProcess { child }
     }
 
     /// Roles that `a` led, and gave up cleanly.
@@ -124,28 +124,28 @@ impl Place {
 
     /// Freezes a node, but not in the middle of a commit: it would keep everybody else from writing, which is another
     /// story than that of a leader which falls silent.
-    pub(crate) fn freeze(&self, actor: &Actor) {
+    pub(crate) fn freeze(&self, node_process: &NodeProcess) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
             let store = tenure::store::open(&self.url()).unwrap();
             let namespace = Name::new("freezing").unwrap();
             loop {
-                actor.signal(Signal::STOP);
+                node_process.signal(Signal::STOP);
                 let version = Version(u128::from(std::process::id()));
                 let key = Key::Session(Epoch(1), tenure::SessionId(1));
                 let put = Some((version, tenure::store::Value::of(&"frozen", None)));
-                let write = Write { key, expect: None, put, ring: false, witnessed: false };
+                let write = Write { key, expect: None, put, notify: false, requires_lock: false };
                 let written = tokio::time::timeout(FREE, store.write(&namespace, &[write])).await;
                 if matches!(written, Ok(Ok(_))) {
                     return;
                 }
-                actor.signal(Signal::CONT);
+                node_process.signal(Signal::CONT);
             }
         });
     }
 
     /// A role led by `a`, with `b` next in line.
-    pub(crate) fn led(&self, role: &str) -> [Actor; 2] {
+    pub(crate) fn led(&self, role: &str) -> [NodeProcess; 2] {
         let a = self.node("a", &[role]);
         self.until(role, |found| found["leader"] == "a");
         let b = self.node("b", &[role]);
@@ -173,17 +173,17 @@ pub(crate) fn bare(args: &[&str]) -> Command {
     command
 }
 
-pub(crate) fn ran(output: Output) -> Ran {
+pub(crate) fn ran(output: Output) -> CommandOutput {
     let text = |bytes| String::from_utf8(bytes).unwrap();
-    Ran { code: output.status.code(), out: text(output.stdout), err: text(output.stderr) }
+    CommandOutput { code: output.status.code(), out: text(output.stdout), err: text(output.stderr) }
 }
 
 /// A node as a process. Dropping it kills it.
-pub(crate) struct Actor {
+pub(crate) struct NodeProcess {
     child: Child,
 }
 
-impl Actor {
+impl NodeProcess {
     pub(crate) fn signal(&self, signal: Signal) {
         let pid = Pid::from_raw(i32::try_from(self.child.id()).unwrap()).unwrap();
         kill_process(pid, signal).unwrap();
@@ -202,7 +202,7 @@ impl Actor {
     }
 }
 
-impl Drop for Actor {
+impl Drop for NodeProcess {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
@@ -211,18 +211,18 @@ impl Drop for Actor {
 
 /// Not a test: what a copy of this program does when it is told to be a node. It stops when its input ends.
 #[test]
-fn acts_as_a_node() {
+fn is_node_process() {
     let Ok(part) = std::env::var(PART) else { return };
     let part: Value = serde_json::from_str(&part).unwrap();
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
-    runtime.block_on(play(part));
+    runtime.block_on(run_node(part));
     std::process::exit(0);
 }
 
-async fn play(part: Value) {
+async fn run_node(part: Value) {
     let text = |key: &str| part[key].as_str().map(str::to_owned);
     let millis = |key: &str| text(key).map(|text| Duration::from_millis(text.parse().unwrap()));
-    let mut node = tenure::Node::connect(text("store").unwrap()).name(text("name").unwrap());
+    let mut node = tenure::Node::builder(text("store").unwrap()).name(text("name").unwrap());
     node = node.ttl(millis("ttl").unwrap_or(Duration::from_secs(3)));
     if let Some(address) = text("address") {
         node = node.address(address);
@@ -234,7 +234,7 @@ async fn play(part: Value) {
     let wind = millis("wind").unwrap_or_default();
     let priority = text("priority").map_or(0, |text| text.parse().unwrap());
     for role in part["roles"].as_array().unwrap() {
-        let candidate = node.stand(role.as_str().unwrap()).priority(priority).start().await.unwrap();
+        let candidate = node.candidate(role.as_str().unwrap()).priority(priority).await.unwrap();
         tokio::spawn(async move {
             while let Some(tenure) = candidate.elected().await {
                 let work = |lead: tenure::Lead| async move {

@@ -1,12 +1,12 @@
 //! The operator verbs, as people and scripts use them: the real binary, on a real file, with real nodes that are killed
 //! and frozen.
 
-mod asking;
+mod actions;
+mod arguments;
 mod checking;
 mod doctor;
 mod kit;
-mod looking;
 mod peers;
+mod queries;
 mod schema;
-mod typing;
 mod watching;

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
-use crate::kit::{PATIENCE, Ran, bare, ran};
+use crate::kit::{CommandOutput, PATIENCE, bare, ran};
 
 /// Members as processes. Dropping them kills them.
 struct Members {
@@ -18,8 +18,10 @@ struct Members {
 impl Members {
     fn of(count: usize) -> Self {
         let dir = tempfile::tempdir().unwrap();
-        std::fs::write(dir.path().join("secret"), "correct-horse-battery-staple").unwrap();
-        let ports = (0..count).map(|_| tenure_testkit::servers::free_port());
+        let secret = dir.path().join("secret");
+        std::fs::write(&secret, tenure::store::Peers::new_secret()).unwrap();
+        std::fs::set_permissions(&secret, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
+        let ports = (0..count).map(|_| tenure_torture::servers::free_port());
         let addresses = ports.map(|port| format!("127.0.0.1:{port}")).collect();
         let mut members = Self { dir, addresses, children: Vec::new() };
         for nth in 0..count {
@@ -44,7 +46,7 @@ impl Members {
         )
     }
 
-    fn run(&self, args: &[&str]) -> Ran {
+    fn run(&self, args: &[&str]) -> CommandOutput {
         ran(bare(args).env("TENURE_STORE", self.url()).output().unwrap())
     }
 

@@ -1,10 +1,10 @@
 //! `tenure schema` asks nobody and shows no secret.
 
-use crate::kit::{Place, bare, ran};
+use crate::kit::{TestDir, bare, ran};
 
 #[test]
 fn the_scheme_is_enough_and_the_rest_of_the_url_is_never_used() {
-    let place = Place::new();
+    let dir = TestDir::new();
     for (url, part) in [
         (
             "postgres://me:hunter2@127.0.0.1:1/db",
@@ -13,11 +13,11 @@ fn the_scheme_is_enough_and_the_rest_of_the_url_is_never_used() {
         ("rediss://:hunter2@nowhere.invalid:1/0", "ACL SETUSER app on >PASSWORD"),
         ("sqlite:/nowhere/hunter2.db", "CREATE VIEW tenure_leaders"),
     ] {
-        let named = place.run(&["schema", "--store", url]);
+        let named = dir.run(&["schema", "--store", url]);
         assert_eq!((named.code, named.err.as_str()), (Some(0), ""), "{url}");
         assert!(named.out.contains(part) && !named.out.contains("hunter2"), "{url}: {}", named.out);
     }
-    assert!(!place.path().join("t.db").exists(), "nothing was opened");
+    assert!(!dir.path().join("t.db").exists(), "nothing was opened");
 }
 
 #[test]

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
-use crate::kit::{Place, assert_stamp, keys};
+use crate::kit::{TestDir, assert_stamp, keys};
 
 /// `tenure watch` under way.
 struct Watching {
@@ -16,8 +16,8 @@ struct Watching {
 }
 
 impl Watching {
-    fn begin(place: &Place, args: &[&str]) -> Self {
-        let mut command = place.command(&[&["watch"], args].concat());
+    fn begin(dir: &TestDir, args: &[&str]) -> Self {
+        let mut command = dir.command(&[&["watch"], args].concat());
         let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
         let lines = BufReader::new(child.stdout.take().unwrap()).lines();
         Self { child, lines }
@@ -39,20 +39,20 @@ impl Watching {
     }
 
     /// Pauses and resumes a role until the watch has told of it: from then on it misses nothing.
-    fn settle(&mut self, place: &Place, role: &str) {
+    fn settle(&mut self, dir: &TestDir, role: &str) {
         let told = AtomicBool::new(false);
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 while !told.load(Ordering::Relaxed) {
-                    place.run(&["pause", role]);
-                    place.run(&["resume", role]);
+                    dir.run(&["pause", role]);
+                    dir.run(&["resume", role]);
                 }
             });
             self.event("paused");
             told.store(true, Ordering::Relaxed);
         });
         let begun = std::time::Instant::now();
-        let token = place.role(role)["token"].clone();
+        let token = dir.role(role)["token"].clone();
         while self.event("leader-changed")["token"] != token {
             assert!(begun.elapsed() < crate::kit::PATIENCE);
         }
@@ -72,41 +72,41 @@ impl Drop for Watching {
 
 #[test]
 fn every_change_is_a_line_of_json() {
-    let place = Place::new();
-    let [a, b] = place.led("scheduler");
-    let mut watch = Watching::begin(&place, &["--format", "json"]);
-    watch.settle(&place, "scheduler");
-    assert_eq!(place.run(&["transfer", "scheduler", "--to", "a"]).code, Some(0));
+    let dir = TestDir::new();
+    let [a, b] = dir.led("scheduler");
+    let mut watch = Watching::begin(&dir, &["--format", "json"]);
+    watch.settle(&dir, "scheduler");
+    assert_eq!(dir.run(&["transfer", "scheduler", "--to", "a"]).code, Some(0));
     a.kill();
     let expelled = watch.event("node-expelled");
     assert_eq!(keys(&expelled), ["at", "event", "node", "session"]);
     assert_eq!(expelled["node"], "a");
-    place.until("scheduler", |role| role["leader"] == "b");
-    assert_eq!(place.run(&["pause", "scheduler", "--why", "a test"]).code, Some(0));
+    dir.until("scheduler", |role| role["leader"] == "b");
+    assert_eq!(dir.run(&["pause", "scheduler", "--why", "a test"]).code, Some(0));
     let paused = watch.event("paused");
     assert_eq!(keys(&paused), ["at", "by", "event", "role", "why"]);
     assert_eq!(paused["why"], "a test");
     let vacant = watch.event("vacant");
     assert_eq!(keys(&vacant), ["at", "event", "former", "reason", "role", "token"]);
     assert_eq!((&vacant["former"], &vacant["reason"]), (&Value::from("b"), &Value::from("paused")));
-    assert_eq!(place.run(&["resume", "scheduler"]).code, Some(0));
+    assert_eq!(dir.run(&["resume", "scheduler"]).code, Some(0));
     assert_eq!(watch.event("resumed")["role"], "scheduler");
     let led = watch.event("leader-changed");
     assert_eq!(keys(&led), ["at", "event", "former", "leader", "reason", "role", "token"]);
     b.stop();
     assert_eq!(watch.event("node-left")["node"], "b");
-    let _c = place.node("c", &[]);
+    let _c = dir.node("c", &[]);
     assert_eq!(watch.event("node-joined")["node"], "c");
 }
 
 #[test]
 fn a_frozen_leader_is_told_and_told_again_when_it_is_back() {
-    let place = Place::new();
-    let a = place.actor("a", &["scheduler"], &[("ttl", "600")]);
-    place.until("scheduler", |role| role["leader"] == "a");
-    let mut watch = Watching::begin(&place, &["--format", "json", "scheduler"]);
-    watch.settle(&place, "scheduler");
-    place.freeze(&a);
+    let dir = TestDir::new();
+    let a = dir.node_process("a", &["scheduler"], &[("ttl", "600")]);
+    dir.until("scheduler", |role| role["leader"] == "a");
+    let mut watch = Watching::begin(&dir, &["--format", "json", "scheduler"]);
+    watch.settle(&dir, "scheduler");
+    dir.freeze(&a);
     assert_eq!(watch.event("leader-silent")["leader"], "a");
     a.signal(Signal::CONT);
     // Frozen for longer than its lease it leads anew, under a session and a token of its own.
@@ -115,13 +115,13 @@ fn a_frozen_leader_is_told_and_told_again_when_it_is_back() {
 
 #[test]
 fn a_leader_that_dies_alone_is_lost_only_when_somebody_says_so() {
-    let place = Place::new();
-    let [a, b] = place.led("scheduler");
-    let _c = place.node("c", &["other"]);
-    place.until("other", |role| role["leader"] == "c");
+    let dir = TestDir::new();
+    let [a, b] = dir.led("scheduler");
+    let _c = dir.node("c", &["other"]);
+    dir.until("other", |role| role["leader"] == "c");
     b.stop();
-    let mut watch = Watching::begin(&place, &["--format", "json", "scheduler"]);
-    watch.settle(&place, "scheduler");
+    let mut watch = Watching::begin(&dir, &["--format", "json", "scheduler"]);
+    watch.settle(&dir, "scheduler");
     a.kill();
     let lost = watch.event("leader-lost");
     assert_eq!(keys(&lost), ["at", "event", "former", "reason", "role", "token"]);
@@ -130,16 +130,16 @@ fn a_leader_that_dies_alone_is_lost_only_when_somebody_says_so() {
 
 #[test]
 fn it_stops_after_so_many_lines() {
-    let place = Place::new();
-    let _nodes = place.led("scheduler");
-    let mut watch = Watching::begin(&place, &["--count", "2"]);
+    let dir = TestDir::new();
+    let _nodes = dir.led("scheduler");
+    let mut watch = Watching::begin(&dir, &["--count", "2"]);
     std::thread::scope(|scope| {
         let ended = scope.spawn(move || {
             let lines = [watch.line(), watch.line()];
             (lines, watch.lines.next().is_none(), watch.ended())
         });
         while !ended.is_finished() {
-            place.run(&["step-down", "scheduler"]);
+            dir.run(&["step-down", "scheduler"]);
         }
         let (lines, silent, code) = ended.join().unwrap();
         assert!(silent && code == Some(0));
@@ -150,19 +150,19 @@ fn it_stops_after_so_many_lines() {
 
 #[test]
 fn it_ends_cleanly_when_interrupted_or_when_nobody_reads() {
-    let place = Place::new();
-    let _nodes = place.led("scheduler");
-    let mut watch = Watching::begin(&place, &["--format", "json"]);
-    watch.settle(&place, "scheduler");
+    let dir = TestDir::new();
+    let _nodes = dir.led("scheduler");
+    let mut watch = Watching::begin(&dir, &["--format", "json"]);
+    watch.settle(&dir, "scheduler");
     let pid = Pid::from_raw(i32::try_from(watch.child.id()).unwrap()).unwrap();
     kill_process(pid, Signal::INT).unwrap();
     assert_eq!(watch.ended(), Some(0));
 
-    let mut command = place.command(&["watch"]);
+    let mut command = dir.command(&["watch"]);
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     drop(child.stdout.take());
     while child.try_wait().unwrap().is_none() {
-        place.run(&["step-down", "scheduler"]);
+        dir.run(&["step-down", "scheduler"]);
     }
     let output = child.wait_with_output().unwrap();
     assert_eq!((output.status.code(), output.stderr.len()), (Some(0), 0));

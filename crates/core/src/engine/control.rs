@@ -7,126 +7,181 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use crate::record::{Answer, Order, Reason, Record, Request, RoleControl};
-use crate::{Entry, Event, Key, Kind, Mutant, Name, Outcome, SessionId, Time, Token, Version, Write};
+use crate::{Entry, Event, Key, Kind, Name, Outcome, SessionId, Time, Token, Version, Write};
 
 use super::ops::Purpose;
-use super::roles::Stage;
-use super::{Cx, Engine, Run};
+use super::roles::TrackedRole;
+use super::{Engine, StepContext};
 
-/// Requests that we have to do with.
+/// What operators, and nodes of higher priority, ask; and what we ask ourselves.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
-pub(super) struct Requests {
+pub(super) struct Controls {
+    /// The control registers of roles, as last read.
+    registers: BTreeMap<Name, (Version, RoleControl)>,
+    /// Whether an operator drains this node.
+    drained: bool,
     /// When a request was first seen.
-    seen: BTreeMap<Name, (SessionId, Time)>,
-    /// Writes to control registers on their way.
+    first_seen: BTreeMap<Name, (SessionId, Time)>,
+    /// Pending writes to control registers.
     writing: BTreeMap<Name, (Version, Option<RoleControl>)>,
     /// Roles that we want from leaders of lower priority.
     preempting: BTreeSet<Name>,
     /// When we may ask again.
-    ask_at: BTreeMap<Name, Time>,
+    next_request_at: BTreeMap<Name, Time>,
+}
+
+impl Controls {
+    fn get(&self, role: &Name) -> Option<&RoleControl> {
+        self.registers.get(role).map(|(_, control)| control)
+    }
+
+    fn request(&self, role: &Name) -> Option<&Request> {
+        self.get(role).and_then(|control| control.request.as_ref())
+    }
+
+    pub(super) fn is_drained(&self) -> bool {
+        self.drained
+    }
+
+    pub(super) fn is_paused(&self, role: &Name) -> bool {
+        self.get(role).is_some_and(|control| control.pause.is_some())
+    }
+
+    /// Whether operators keep that node from leading the role.
+    pub(super) fn forbid(&self, role: &Name, node: &Name) -> bool {
+        let forbids = |control: &RoleControl| {
+            control.pause.is_some() || control.pin.as_ref().is_some_and(|pin| pin.node != *node)
+        };
+        self.get(role).is_some_and(forbids)
+    }
+
+    /// The node that an open transfer waits for.
+    fn awaited_target(&self) -> Option<&Name> {
+        let requests = self.registers.values().filter_map(|(_, control)| control.request.as_ref());
+        requests.filter(|request| request.answer == Answer::Open).find_map(|request| request.to.as_ref())
+    }
+
+    /// Replaces all registers; the roles whose register changed, and whether each was paused.
+    fn replace(&mut self, registers: BTreeMap<Name, (Version, RoleControl)>) -> Vec<(Name, bool)> {
+        if registers == self.registers {
+            return Vec::new();
+        }
+        let former = std::mem::replace(&mut self.registers, registers);
+        let names: BTreeSet<&Name> = former.keys().chain(self.registers.keys()).collect();
+        let changed = names.into_iter().filter(|name| former.get(*name) != self.registers.get(*name));
+        let paused = |name: &Name| former.get(name).is_some_and(|(_, control)| control.pause.is_some());
+        changed.map(|name| (name.clone(), paused(name))).collect()
+    }
+
+    fn set(&mut self, role: &Name, register: Option<(Version, RoleControl)>) {
+        match register {
+            Some(register) => _ = self.registers.insert(role.clone(), register),
+            None => _ = self.registers.remove(role),
+        }
+    }
+
+    /// Remembers when the request of a role was first seen.
+    fn note_request(&mut self, role: &Name, now: Time) {
+        match self.request(role).map(|request| request.id) {
+            Some(id) if self.first_seen.get(role).is_some_and(|(seen, _)| *seen == id) => {}
+            Some(id) => _ = self.first_seen.insert(role.clone(), (id, now)),
+            None => _ = self.first_seen.remove(role),
+        }
+    }
+
+    /// The store forgot everything.
+    pub(super) fn forget(&mut self) {
+        self.registers.clear();
+    }
 }
 
 impl Engine {
-    pub(super) fn is_paused(&self, role: &Name) -> bool {
-        self.controls.get(role).is_some_and(|(_, control)| control.pause.is_some())
-    }
-
-    /// Why this node may not lead the role, if it may not.
-    pub(super) fn forbidden(&self, role: &Name) -> Option<Reason> {
-        let (_, control) = self.controls.get(role)?;
-        if control.pause.is_some() {
-            return Some(Reason::Paused);
-        }
-        control.pin.as_ref().filter(|pin| pin.node != self.config.node).map(|_| Reason::Pinned)
-    }
-
     /// Takes in all control registers of roles: those that are not there are gone.
-    pub(super) fn saw_controls(&mut self, found: &[Entry], cx: &mut Cx<'_>) {
+    pub(super) fn observe_controls(&mut self, found: &[Entry], ctx: &mut StepContext<'_>) {
         let control = |entry: &Entry| match (&entry.key, &entry.value) {
             (Key::Named(_, Kind::RoleControl, name), Record::RoleControl(control)) => {
                 Some((name.clone(), (entry.version, control.clone())))
             }
             _ => None,
         };
-        let controls: BTreeMap<Name, (Version, RoleControl)> = found.iter().filter_map(control).collect();
-        if controls == self.controls {
-            return;
+        let changed = self.controls.replace(found.iter().filter_map(control).collect());
+        if !changed.is_empty() {
+            self.poll.note_news();
         }
-        let former = std::mem::take(&mut self.controls);
-        let changed: BTreeSet<Name> = former.keys().chain(controls.keys()).cloned().collect();
-        let changed =
-            changed.into_iter().filter(|name| former.get(name) != controls.get(name)).collect::<Vec<_>>();
-        self.controls = controls;
-        for name in changed {
-            let paused =
-                |control: Option<&(Version, RoleControl)>| control.is_some_and(|(_, c)| c.pause.is_some());
-            self.control_changed(&name, paused(former.get(&name)), cx);
+        for (name, was_paused) in changed {
+            self.control_changed(&name, was_paused, ctx);
         }
     }
 
-    fn control_changed(&mut self, name: &Name, was_paused: bool, cx: &mut Cx<'_>) {
-        let paused = self.is_paused(name);
-        if paused != was_paused && self.roles.contains_key(name) {
-            cx.event(Event::Paused { role: name.clone(), paused });
+    fn control_changed(&mut self, name: &Name, was_paused: bool, ctx: &mut StepContext<'_>) {
+        let paused = self.controls.is_paused(name);
+        if paused != was_paused && self.roles.knows(name) {
+            ctx.event(Event::Paused { role: name.clone(), paused });
         }
-        let request = self.controls.get(name).and_then(|(_, control)| control.request.as_ref());
-        match request.map(|request| request.id) {
-            Some(id) if self.requests.seen.get(name).is_some_and(|(seen, _)| *seen == id) => {}
-            Some(id) => _ = self.requests.seen.insert(name.clone(), (id, self.now.time)),
-            None => _ = self.requests.seen.remove(name),
-        }
-        self.obey(name, cx);
-        self.consider(name, cx);
+        self.controls.note_request(name, self.now.time);
+        self.apply_control(name, ctx);
+        self.consider(name, ctx);
     }
 
-    pub(super) fn saw_node_control(&mut self, found: Option<&Entry>, cx: &mut Cx<'_>) {
+    pub(super) fn observe_node_control(&mut self, found: Option<&Entry>, ctx: &mut StepContext<'_>) {
         let drained = matches!(found, Some(Entry { value: Record::NodeControl(control), .. }) if control.drain.is_some());
-        if std::mem::replace(&mut self.drained, drained) != drained {
+        if std::mem::replace(&mut self.controls.drained, drained) != drained {
             if drained {
-                self.drain_all(Reason::Drained, cx);
+                self.drain_all(Reason::Drained, ctx);
             }
             self.consider_all();
         }
     }
 
-    /// After each look: what waits for time, or for a target, is weighed again.
-    pub(super) fn obey_all(&mut self, cx: &mut Cx<'_>) {
-        let names: Vec<Name> = self.controls.keys().cloned().collect();
+    /// After each poll: decides again about requests that wait for time, or for a target.
+    pub(super) fn apply_controls(&mut self, ctx: &mut StepContext<'_>) {
+        let names: Vec<Name> = self.controls.registers.keys().cloned().collect();
         for name in names {
-            self.obey(&name, cx);
+            self.apply_control(&name, ctx);
         }
-        self.ask_all(cx);
+        self.request_preemptions(ctx);
     }
 
     /// Does what is asked of a role that we lead.
-    pub(super) fn obey(&mut self, name: &Name, cx: &mut Cx<'_>) {
+    pub(super) fn apply_control(&mut self, name: &Name, ctx: &mut StepContext<'_>) {
         let Some(role) = self.roles.get(name) else { return };
-        let Stage::Leading { token, since, .. } = role.stage else { return };
-        if role.standing.as_ref().is_none_or(|standing| !standing.eligible) {
-            return self.drain(name, Reason::Ineligible, None, cx);
+        let Some((token, since)) = role.led_since() else { return };
+        if role.candidacy().is_none_or(|candidacy| !candidacy.eligible) {
+            return self.drain(name, Reason::Ineligible, None, ctx);
         }
-        let min_tenure = role.standing.as_ref().map_or(Duration::ZERO, |standing| standing.min_tenure);
+        let min_tenure = role.candidacy().map_or(Duration::ZERO, |candidacy| candidacy.min_tenure);
         let young = self.now.time.since(since) < min_tenure;
-        let Some((_, control)) = self.controls.get(name) else { return };
+        let Some(control) = self.controls.get(name) else { return };
         if control.pause.is_some() {
-            return self.drain(name, Reason::Paused, None, cx);
+            return self.drain(name, Reason::Paused, None, ctx);
         }
-        if let Some(pin) = control.pin.as_ref().filter(|pin| pin.node != self.config.node) {
+        if let Some(pin) = control.pin.as_ref().filter(|pin| pin.node != self.node) {
             let node = pin.node.clone();
-            return self.drain(name, Reason::Pinned, Some(node), cx);
+            return self.drain(name, Reason::Pinned, Some(node), ctx);
         }
         if let Some(request) = control.request.clone() {
-            self.obey_request(name, &request, token, young, cx);
+            self.handle_request(name, &request, token, young, ctx);
         }
     }
 
-    fn obey_request(&mut self, name: &Name, request: &Request, token: Token, young: bool, cx: &mut Cx<'_>) {
-        if self.mutated(Mutant::RequestFellsAnyone) && request.answer != Answer::NoTarget {
-            return self.drain(name, Reason::StepDown, request.to.clone(), cx);
+    fn handle_request(
+        &mut self,
+        name: &Name,
+        request: &Request,
+        token: Token,
+        young: bool,
+        ctx: &mut StepContext<'_>,
+    ) {
+        if !self.rules.requests_address_one_tenure() && request.answer != Answer::NoTarget {
+            return self.drain(name, Reason::StepDown, request.to.clone(), ctx);
         }
         if request.token < token {
-            // It addressed a tenure that is over: cleared away.
-            return self.clear_request(name, cx);
+            // It addressed a tenure that is over: cleared away, unless we lead because of it. That is how those of higher
+            // priority know that an operator wanted it so.
+            if !request.transferred_to(&self.node) {
+                self.clear_request(name, ctx);
+            }
+            return;
         }
         if request.token != token {
             return;
@@ -134,68 +189,76 @@ impl Engine {
         match request.answer {
             Answer::Accepted => {
                 let reason = if request.to.is_some() { Reason::Transfer } else { Reason::StepDown };
-                self.drain(name, reason, request.to.clone(), cx);
+                self.drain(name, reason, request.to.clone(), ctx);
             }
             Answer::NoTarget | Answer::TooYoung => {}
-            Answer::Open if request.preemption && young => self.answer(name, Answer::TooYoung, cx),
-            Answer::Open => self.weigh(name, request, cx),
+            Answer::Open if request.preemption && young => self.answer(name, Answer::TooYoung, ctx),
+            Answer::Open => self.decide_request(name, request, ctx),
         }
     }
 
-    /// A step-down is accepted at once; a transfer once its target is alive and stands for the role.
-    fn weigh(&mut self, name: &Name, request: &Request, cx: &mut Cx<'_>) {
+    /// A step-down is accepted at once; a transfer once its target is alive and campaigns for the role.
+    fn decide_request(&mut self, name: &Name, request: &Request, ctx: &mut StepContext<'_>) {
         let ready = match &request.to {
             None => true,
-            Some(node) if *node == self.config.node => false,
+            Some(node) if *node == self.node => false,
             Some(node) => self.ready_to_lead(node, name),
         };
-        let since = self.requests.seen.get(name).map_or(self.now.time, |(_, since)| *since);
+        let since = self.controls.first_seen.get(name).map_or(self.now.time, |(_, since)| *since);
         if ready {
-            self.answer(name, Answer::Accepted, cx);
+            self.answer(name, Answer::Accepted, ctx);
         } else if self.now.time.since(since) >= request.patience {
-            self.answer(name, Answer::NoTarget, cx);
+            self.answer(name, Answer::NoTarget, ctx);
         }
     }
 
     /// The session of a node that a role of ours is to be handed to.
     pub(super) fn awaited_target(&self) -> Option<SessionId> {
-        let open =
-            |control: &RoleControl| control.request.as_ref().filter(|r| r.answer == Answer::Open)?.to.clone();
-        let node = self.controls.values().find_map(|(_, control)| open(control))?;
-        self.nodes.get(&node).map(super::peers::NodeView::session)
+        let node = self.controls.awaited_target()?;
+        self.peers.node(node).map(super::peers::NodeView::session)
     }
 
-    fn answer(&mut self, name: &Name, answer: Answer, cx: &mut Cx<'_>) {
-        let Some((_, control)) = self.controls.get(name) else { return };
+    fn answer(&mut self, name: &Name, answer: Answer, ctx: &mut StepContext<'_>) {
+        let Some(control) = self.controls.get(name) else { return };
         let mut control = control.clone();
         if let Some(request) = &mut control.request {
             request.answer = answer;
         }
-        self.write_control(name, Some(control), cx);
+        self.write_control(name, Some(control), ctx);
     }
 
-    fn clear_request(&mut self, name: &Name, cx: &mut Cx<'_>) {
-        let Some((_, control)) = self.controls.get(name) else { return };
+    fn clear_request(&mut self, name: &Name, ctx: &mut StepContext<'_>) {
+        let Some(control) = self.controls.get(name) else { return };
         let rest = RoleControl { request: None, ..control.clone() };
-        self.write_control(name, (rest != RoleControl::default()).then_some(rest), cx);
+        self.write_control(name, (rest != RoleControl::default()).then_some(rest), ctx);
     }
 
-    fn write_control(&mut self, name: &Name, control: Option<RoleControl>, cx: &mut Cx<'_>) {
-        if self.requests.writing.contains_key(name) || self.session_usable().is_none() {
+    fn write_control(&mut self, name: &Name, control: Option<RoleControl>, ctx: &mut StepContext<'_>) {
+        if self.controls.writing.contains_key(name) || self.session_usable().is_none() {
             return;
         }
-        let version = cx.version();
+        let version = ctx.version();
         let put = control.clone().map(|control| (version, Record::RoleControl(control)));
-        let expect = self.controls.get(name).map(|(version, _)| *version);
-        let write =
-            Write { key: self.named(Kind::RoleControl, name), expect, put, ring: true, witnessed: false };
-        self.requests.writing.insert(name.clone(), (version, control));
-        self.send_writes(vec![write], Purpose::Control(name.clone()), cx);
+        let expect = self.controls.registers.get(name).map(|(version, _)| *version);
+        let write = Write {
+            key: self.named(Kind::RoleControl, name),
+            expect,
+            put,
+            notify: true,
+            requires_lock: false,
+        };
+        self.controls.writing.insert(name.clone(), (version, control));
+        self.send_writes(vec![write], Purpose::Control(name.clone()), ctx);
     }
 
-    pub(super) fn control_written(&mut self, name: &Name, outcome: Outcome, cx: &mut Cx<'_>) {
-        let Some((version, control)) = self.requests.writing.remove(name) else { return };
-        let was_paused = self.is_paused(name);
+    pub(super) fn control_write_answered(
+        &mut self,
+        name: &Name,
+        outcome: Outcome,
+        ctx: &mut StepContext<'_>,
+    ) {
+        let Some((version, control)) = self.controls.writing.remove(name) else { return };
+        let was_paused = self.controls.is_paused(name);
         let current = match outcome {
             Outcome::Applied => control.map(|control| (version, control)),
             Outcome::Conflict(Some(Entry { version, value: Record::RoleControl(control), .. })) => {
@@ -203,84 +266,85 @@ impl Engine {
             }
             Outcome::Conflict(_) => None,
             // What is there will tell.
-            Outcome::Failed(_) => return self.look.soon(),
+            Outcome::Failed(_) => return self.poll.soon(),
         };
-        match current {
-            Some(current) => _ = self.controls.insert(name.clone(), current),
-            None => _ = self.controls.remove(name),
-        }
-        self.control_changed(name, was_paused, cx);
+        self.controls.set(name, current);
+        self.control_changed(name, was_paused, ctx);
     }
 }
 
 // Asking for ourselves.
 impl Engine {
     pub(super) fn note_preemption(&mut self, name: &Name) {
-        let preempts =
-            self.roles.get(name).and_then(|role| role.standing.as_ref()).is_some_and(|s| s.preempt);
+        let preempts = self.roles.get(name).and_then(TrackedRole::candidacy).is_some_and(|s| s.preempt);
         if preempts {
-            self.requests.preempting.insert(name.clone());
+            self.controls.preempting.insert(name.clone());
         } else {
-            self.requests.preempting.remove(name);
+            self.controls.preempting.remove(name);
         }
     }
 
-    fn ask_all(&mut self, cx: &mut Cx<'_>) {
-        if self.requests.preempting.is_empty() || self.session_usable().is_none() || self.run != Run::Running
-        {
-            return;
-        }
-        let names: Vec<Name> = self.requests.preempting.iter().cloned().collect();
+    fn request_preemptions(&mut self, ctx: &mut StepContext<'_>) {
+        let names: Vec<Name> = self.controls.preempting.iter().cloned().collect();
         for name in names {
-            self.ask(&name, cx);
+            self.request_preemption(&name, ctx);
         }
     }
 
     /// Asks a leader of lower priority to hand over to us.
-    fn ask(&mut self, name: &Name, cx: &mut Cx<'_>) {
-        let due = self.requests.ask_at.get(name).is_none_or(|at| self.now.time >= *at);
-        let answered = self.controls.get(name).is_some_and(|(_, c)| {
+    fn request_preemption(&mut self, name: &Name, ctx: &mut StepContext<'_>) {
+        let due = self.controls.next_request_at.get(name).is_none_or(|at| self.now.time >= *at);
+        let answered = self.controls.get(name).is_some_and(|c| {
             c.pause.is_some()
                 || c.pin.is_some()
                 || c.request.as_ref().is_some_and(|r| r.answer == Answer::Open)
         });
-        if !due || answered || !self.has_name() || self.drained {
+        if !due || answered {
             return;
         }
         let Some((token, pause)) = self.outranked(name) else { return };
         let request = Request {
-            id: SessionId(cx.entropy.nonce()),
+            id: SessionId(ctx.entropy.nonce()),
             token,
-            to: Some(self.config.node.clone()),
+            to: Some(self.node.clone()),
             preemption: true,
-            patience: self.config.timing.ttl,
-            order: Order {
-                by: self.config.node.to_string(),
-                why: "higher priority".to_owned(),
-                at: self.now.wall,
-            },
+            patience: self.rules.timing().ttl,
+            order: Order { by: self.node.to_string(), why: "higher priority".to_owned(), at: self.now.wall },
             answer: Answer::Open,
         };
-        self.requests.ask_at.insert(name.clone(), self.now.time.after(pause));
-        self.write_control(name, Some(RoleControl { request: Some(request), ..RoleControl::default() }), cx);
+        self.controls.next_request_at.insert(name.clone(), self.now.time.after(pause));
+        self.write_control(name, Some(RoleControl { request: Some(request), ..RoleControl::default() }), ctx);
     }
 
     /// The tenure of a live leader whose priority is lower than ours, and how long to wait between two requests.
     fn outranked(&self, name: &Name) -> Option<(Token, Duration)> {
         let role = self.roles.get(name)?;
-        let standing = role.standing.as_ref().filter(|standing| standing.eligible)?;
-        let record = role.view.record()?;
-        let holder = record.holder.as_ref().filter(|holder| !self.is_over(holder.session))?;
-        let idle = matches!(role.stage, Stage::Following) && !role.stands_back(self.now.time);
-        if holder.node == self.config.node || !idle {
+        let candidacy = role.candidacy()?;
+        let record = role.record()?;
+        let holder = record.holder.as_ref().filter(|holder| !self.peers.is_over(holder.session))?;
+        let waited = self.rules.may_preempt(self.now.time >= self.may_claim_from(role));
+        // Only one that could claim at once what it is given.
+        let able = waited && !role.is_backing_off(self.now.time) && self.could_claim(name, role);
+        let idle = role.is_following() && able;
+        if holder.node == self.node || !idle || self.wanted_by_operator(name, &holder.node) {
             return None;
         }
-        let theirs = self.nodes.get(&holder.node)?.priority(name)?;
-        let pause = standing.cool_down.max(standing.min_tenure).max(self.config.timing.ttl);
-        (standing.priority > theirs).then_some((record.token, pause))
+        let theirs = self.peers.node(&holder.node)?.priority(name)?;
+        let pause = candidacy.cool_down.max(candidacy.min_tenure).max(self.rules.timing().ttl);
+        (candidacy.priority > theirs).then_some((record.token, pause))
+    }
+
+    /// An operator's transfer holds until another node leads: priority does not undo it.
+    fn wanted_by_operator(&self, name: &Name, leader: &Name) -> bool {
+        let request = self.controls.request(name);
+        request.is_some_and(|request| request.transferred_to(leader)) && self.rules.transfers_hold()
     }
 }
 
-#[cfg(feature = "canon")]
-#[path = "canon/control.rs"]
-mod canon;
+#[cfg(feature = "canonical")]
+#[path = "canonical/control.rs"]
+mod canonical;
+
+#[cfg(test)]
+#[path = "tests/control.rs"]
+mod tests;

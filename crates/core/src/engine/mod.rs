@@ -1,51 +1,58 @@
 //! One node's part in every election.
 //!
 //! ```text
-//!            ┌────────── look ◀─────────── hints, the beat's tick
+//!            ┌────────── poll ◀─────────── hints, the beat's tick
 //!            │  one read at a time: cluster, controls, the sessions we depend on, what may have changed
 //!            ▼
 //!   cluster · peers · nodes · controls · views of roles      what we know of others
 //!            │
 //!            ▼
-//!   session ──▶ card ──▶ roles                               what we do ourselves, in this order:
-//!   (beat)    (our name)  (claim, lead, resign)              prove life, own the name, then stand
+//!   session ──▶ own node ──▶ roles                           what we do ourselves, in this order:
+//!   (beat)     (our name)   (claim, lead, resign)            prove life, own the name, then campaign
 //! ```
 //!
 //! [`Engine::step`] always goes the same way: first time alone does its work (operations time out, deadlines pass),
 //! so that a late answer finds nothing left to revive; then the input is taken in; then what follows from both is
-//! decided and sent. Each file below is one register's part in that.
+//! decided and sent.
+//!
+//! Each part is a struct whose fields only its own file sees. It keeps what it knows, answers questions, and says with
+//! a small value (`LiveNews`, `EpochNews`, `Recognised`, `NextWrite` …) what an observation means; the engine passes
+//! that on to the other parts. The decisions on which safety rests are named in `rules.rs`.
 
-#[cfg(feature = "canon")]
-pub mod canon;
-mod card;
+#[cfg(feature = "canonical")]
+pub mod canonical;
 mod cluster;
 mod control;
-mod look;
+mod expel;
 mod ops;
 mod order;
+mod own_node;
 mod peers;
+mod poll;
 mod roles;
+mod rules;
 mod session;
 
-use std::collections::{BTreeMap, BTreeSet};
-
-use crate::record::{Reason, RoleControl};
+#[cfg(feature = "mutants")]
+use crate::Mutant;
+use crate::record::Reason;
 use crate::{
-    Entropy, Epoch, Event, Hint, Input, Key, Kind, Mutant, Name, Now, Output, SessionId, Time, Timing, Token,
-    Version,
+    Entropy, Epoch, Event, Hint, Input, Key, Kind, Name, Now, Output, SessionId, Time, Timing, Token, Version,
 };
 
-use card::Card;
 use cluster::Cluster;
-use control::Requests;
-use look::Look;
-use ops::Ops;
-use peers::{NodeView, Peer};
-use roles::Role;
-use session::Session;
+use control::Controls;
+use ops::PendingOps;
+use own_node::OwnNode;
+use peers::Peers;
+use poll::Poll;
+use roles::Roles;
+use rules::Rules;
+use session::OwnSession;
 
-pub use order::in_order;
-pub use roles::{RoleStatus, View};
+pub use order::claim_order;
+pub use roles::{RoleStatus, RoleView};
+pub use rules::AUDITED_PER_POLL;
 
 /// At most so many writes leave in one batch.
 pub const BATCH: usize = 256;
@@ -66,20 +73,43 @@ pub enum Class {
 
 /// What an engine is made of.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub struct Config {
-    /// The node's name.
+    /// The name of the node.
     pub node: Name,
-    /// Its times.
+    /// The times of the node.
     pub timing: Timing,
-    /// What its store can promise.
+    /// What its store can promise; it may become less ([`Input::Weakened`]).
     pub class: Class,
-    /// The mistake to make, for the proofs. Ignored without the feature `mutants`.
+    /// The deliberate fault of this engine, for the proofs.
+    #[cfg(feature = "mutants")]
     pub mutant: Option<Mutant>,
+}
+
+impl Config {
+    /// A sound engine for this node.
+    #[must_use]
+    pub fn new(node: Name, timing: Timing, class: Class) -> Self {
+        Self {
+            node,
+            timing,
+            class,
+            #[cfg(feature = "mutants")]
+            mutant: None,
+        }
+    }
+
+    /// The same with a deliberate fault.
+    #[cfg(feature = "mutants")]
+    #[must_use]
+    pub fn with_mutant(self, mutant: Option<Mutant>) -> Self {
+        Self { mutant, ..self }
+    }
 }
 
 /// Whether the node takes part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-enum Run {
+enum Lifecycle {
     /// Not started yet.
     Idle,
     /// Taking part.
@@ -93,44 +123,27 @@ enum Run {
 /// One node's part in every election. See the [module](self).
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Engine {
-    config: Config,
+    node: Name,
+    rules: Rules,
     now: Now,
-    run: Run,
-    ops: Ops,
-    look: Look,
+    lifecycle: Lifecycle,
+    ops: PendingOps,
+    poll: Poll,
     cluster: Cluster,
-    session: Session,
-    card: Card,
-    /// Other sessions, and our own former ones.
-    peers: BTreeMap<SessionId, Peer>,
-    /// Who runs under which name.
-    nodes: BTreeMap<Name, NodeView>,
-    /// What operators ask of roles.
-    controls: BTreeMap<Name, (Version, RoleControl)>,
-    requests: Requests,
-    /// Whether an operator drains this node.
-    drained: bool,
-    /// What people say about this node.
-    labels: BTreeMap<String, String>,
-    address: Option<String>,
-    roles: BTreeMap<Name, Role>,
-    /// The roles whose register names a session.
-    held_by: BTreeMap<SessionId, BTreeSet<Name>>,
-    /// When to consider a role again.
-    due: BTreeSet<(Time, Name)>,
-    /// Roles that have something to write.
-    ready: BTreeSet<Name>,
-    /// Roles whose work has been started and not stopped.
-    working: BTreeSet<Name>,
+    session: OwnSession,
+    own_node: OwnNode,
+    peers: Peers,
+    controls: Controls,
+    roles: Roles,
 }
 
 /// What a step has at hand besides the engine: where outputs go and where nonces come from.
-struct Cx<'a> {
+struct StepContext<'a> {
     out: Vec<Output>,
     entropy: &'a mut dyn Entropy,
 }
 
-impl Cx<'_> {
+impl StepContext<'_> {
     fn event(&mut self, event: Event) {
         self.out.push(Output::Event(event));
     }
@@ -145,26 +158,18 @@ impl Engine {
     #[must_use]
     pub fn new(config: Config) -> Self {
         Self {
-            config,
+            rules: Rules::new(&config),
+            node: config.node,
             now: Now::default(),
-            run: Run::Idle,
-            ops: Ops::default(),
-            look: Look::default(),
+            lifecycle: Lifecycle::Idle,
+            ops: PendingOps::default(),
+            poll: Poll::default(),
             cluster: Cluster::default(),
-            session: Session::None { retry_at: Time(0) },
-            card: Card::default(),
-            peers: BTreeMap::new(),
-            nodes: BTreeMap::new(),
-            controls: BTreeMap::new(),
-            requests: Requests::default(),
-            drained: false,
-            labels: BTreeMap::new(),
-            address: None,
-            roles: BTreeMap::new(),
-            held_by: BTreeMap::new(),
-            due: BTreeSet::new(),
-            ready: BTreeSet::new(),
-            working: BTreeSet::new(),
+            session: OwnSession::default(),
+            own_node: OwnNode::default(),
+            peers: Peers::default(),
+            controls: Controls::default(),
+            roles: Roles::default(),
         }
     }
 
@@ -175,27 +180,29 @@ impl Engine {
     pub fn step(&mut self, now: Now, input: Input, entropy: &mut dyn Entropy) -> Vec<Output> {
         assert!(now.time >= self.now.time, "the lease clock went backwards");
         self.now = now;
-        let mut cx = Cx { out: Vec::new(), entropy };
-        self.let_time_pass(&mut cx);
-        self.take_in(input, &mut cx);
-        self.decide(&mut cx);
-        cx.out
+        let mut ctx = StepContext { out: Vec::new(), entropy };
+        self.expire(&mut ctx);
+        self.handle_input(input, &mut ctx);
+        self.decide(&mut ctx);
+        ctx.out
     }
 
     /// When the engine wants to be woken if nothing else happens.
     #[must_use]
     pub fn next_wake(&self) -> Time {
-        if matches!(self.run, Run::Idle | Run::Stopped) {
+        if matches!(self.lifecycle, Lifecycle::Idle | Lifecycle::Stopped) {
             return Time::NEVER;
         }
-        let due = self.due.first().map_or(Time::NEVER, |(at, _)| *at);
+        if self.stays_out() {
+            return self.ops.next_expiry().min(self.session_wake()).min(self.poll_wake());
+        }
         [
             self.ops.next_expiry(),
             self.session_wake(),
-            self.look_wake(),
-            self.card_wake(),
+            self.poll_wake(),
+            self.own_node_wake(),
             self.peers_wake(),
-            due,
+            self.roles.next_due(),
         ]
         .into_iter()
         .chain(self.cluster_wake())
@@ -213,17 +220,17 @@ impl Engine {
     #[must_use]
     pub fn leads(&self, role: &Name, now: Time) -> Option<Token> {
         let (_, until) = self.session.validity()?;
-        let token = self.roles.get(role)?.stage.tenure()?;
-        (now < until || self.mutated(Mutant::BooleanLeadership)).then_some(token)
+        let token = self.roles.get(role)?.tenure()?;
+        self.rules.is_valid(now, until).then_some(token)
     }
 
     /// Whether everything has been given up after [`Input::Stop`].
     #[must_use]
     pub fn is_stopped(&self) -> bool {
-        self.run == Run::Stopped
+        self.lifecycle == Lifecycle::Stopped
     }
 
-    /// What is known of a role that this node stands for or watches.
+    /// What is known of a role that this node campaigns for or watches.
     #[must_use]
     pub fn role(&self, role: &Name) -> Option<RoleStatus<'_>> {
         self.roles.get(role).map(|found| self.role_status(found))
@@ -232,94 +239,117 @@ impl Engine {
     /// Where a node can be reached, if it said so.
     #[must_use]
     pub fn address_of(&self, node: &Name) -> Option<&str> {
-        if *node == self.config.node {
-            return self.address.as_deref();
+        if *node == self.node {
+            return self.own_node.address();
         }
-        self.nodes.get(node)?.record.address.as_deref()
+        self.peers.node(node)?.address()
     }
 
     /// Whether the register of a node was read.
     #[must_use]
     pub fn knows_node(&self, node: &Name) -> bool {
-        *node == self.config.node || self.nodes.contains_key(node)
+        *node == self.node || self.peers.node(node).is_some()
+    }
+
+    /// What this engine takes its store to promise.
+    #[must_use]
+    pub fn class(&self) -> Class {
+        self.rules.class()
     }
 
     /// The times that this engine runs on.
     #[must_use]
     pub fn timing(&self) -> &Timing {
-        &self.config.timing
+        self.rules.timing()
     }
 
     /// Time alone may end an operation, a session, a tenure; nothing else has to happen.
-    fn let_time_pass(&mut self, cx: &mut Cx<'_>) {
-        self.pass_deadlines(cx);
+    fn expire(&mut self, ctx: &mut StepContext<'_>) {
+        self.expire_session(ctx);
         while let Some((op, expired)) = self.ops.take_expired(self.now.time) {
-            self.settle(op, expired, crate::Reply::Failed(crate::Fate::Unknown), cx);
+            self.complete(op, expired, crate::Reply::Failed(crate::Fate::Unknown), ctx);
         }
     }
 
-    fn take_in(&mut self, input: Input, cx: &mut Cx<'_>) {
+    fn handle_input(&mut self, input: Input, ctx: &mut StepContext<'_>) {
         match input {
             Input::Wake => {}
             Input::Start => self.start(),
-            Input::Stop => self.stop(cx),
-            Input::Stand { role, standing } => self.stand(&role, Some(standing), cx),
-            Input::Observe { role } => self.stand(&role, None, cx),
-            Input::Withdraw { role } => self.withdraw(&role, cx),
-            Input::Release { role, token, reason } => self.release(&role, token, reason, cx),
-            Input::Stopped { role, token } => self.work_stopped(&role, token, cx),
-            Input::Attested { session, witness } => self.attested(session, witness, cx),
-            Input::Replied { op, reply } => self.replied(op, reply, cx),
-            Input::Hinted(hint) => self.hinted(hint, cx),
-            Input::Witnessed(evidence) => self.witnessed(&evidence),
-            Input::ClockFault => self.end_session(Reason::ClockFault, session::Cut::AtOnce, cx),
-            Input::Describe { labels, address } => {
-                self.labels = labels;
-                self.address = address;
-                self.card.outdate();
-            }
+            Input::Stop => self.stop(ctx),
+            Input::Campaign { role, candidacy } => self.campaign(&role, Some(candidacy), ctx),
+            Input::Observe { role } => self.campaign(&role, None, ctx),
+            Input::Withdraw { role } => self.withdraw(&role, ctx),
+            Input::Resign { role, token, reason } => self.release(&role, token, reason, ctx),
+            Input::WorkStopped { role, token } => self.work_stopped(&role, token, ctx),
+            Input::LockAcquired { session, lock } => self.lock_acquired(session, lock, ctx),
+            Input::Replied { op, reply } => self.reply_received(op, reply, ctx),
+            Input::Hinted(hint) => self.hinted(hint, ctx),
+            #[cfg(feature = "mutants")]
+            Input::Forged(entry) => self.forged(entry, ctx),
+            Input::Weakened => self.rules.weaken(),
+            Input::Evidence(evidence) => self.take_evidence(&evidence),
+            Input::ClockFault => self.end_session(Reason::ClockFault, session::EndMode::AtOnce, ctx),
+            Input::Describe { labels, address } => self.own_node.describe(labels, address),
         }
     }
 
     /// What follows from the state as it is now: each register's part, in the order in which they need each other.
-    fn decide(&mut self, cx: &mut Cx<'_>) {
-        if matches!(self.run, Run::Idle | Run::Stopped) {
+    fn decide(&mut self, ctx: &mut StepContext<'_>) {
+        if matches!(self.lifecycle, Lifecycle::Idle | Lifecycle::Stopped) {
             return;
         }
-        self.drive_cluster(cx);
-        self.drive_session(cx);
-        self.drive_card(cx);
-        self.drive_peers(cx);
-        self.drive_roles(cx);
-        self.drive_look(cx);
+        if self.stays_out() {
+            self.drive_session(ctx);
+            return self.drive_poll(ctx);
+        }
+        self.drive_cluster(ctx);
+        self.drive_session(ctx);
+        self.drive_own_node(ctx);
+        self.drive_peers(ctx);
+        self.drive_roles(ctx);
+        self.drive_poll(ctx);
     }
 
     fn start(&mut self) {
-        if matches!(self.run, Run::Idle | Run::Stopped) {
-            self.run = Run::Running;
+        if matches!(self.lifecycle, Lifecycle::Idle | Lifecycle::Stopped) {
+            self.lifecycle = Lifecycle::Running;
             self.note_joined();
-            self.look.everything();
+            self.poll.everything();
         }
     }
 
-    fn stop(&mut self, cx: &mut Cx<'_>) {
-        if self.run == Run::Running {
-            self.run = Run::Stopping;
-            self.drain_all(Reason::Shutdown, cx);
-        } else if self.run == Run::Idle {
-            self.run = Run::Stopped;
+    fn stop(&mut self, ctx: &mut StepContext<'_>) {
+        if self.lifecycle == Lifecycle::Running {
+            self.lifecycle = Lifecycle::Stopping;
+            self.drain_all(Reason::Shutdown, ctx);
+        } else if self.lifecycle == Lifecycle::Idle {
+            self.lifecycle = Lifecycle::Stopped;
         }
     }
 
-    fn hinted(&mut self, hint: Hint, cx: &mut Cx<'_>) {
-        if matches!(self.run, Run::Idle | Run::Stopped) {
+    fn hinted(&mut self, hint: Hint, ctx: &mut StepContext<'_>) {
+        if matches!(self.lifecycle, Lifecycle::Idle | Lifecycle::Stopped) {
             return;
         }
         match hint {
-            Hint::Changed(entry) => self.hinted_change(entry, cx),
-            Hint::Resync => self.look.everything(),
-            Hint::Forgot => self.quarantine(cx),
+            Hint::Changed(key) => self.hinted_change(key),
+            Hint::Resync => self.poll.resync(),
+            Hint::Forgot => self.store_lost(ctx),
+            Hint::UnknownLease(ttl) => {
+                self.remember_lease(ttl.min(crate::Timing::MAX_TTL));
+                self.quarantine(ctx);
+            }
         }
+    }
+
+    /// The store says that it may have lost something. A store that keeps what it acknowledged says so only when it was
+    /// replaced or set back: nothing that rests on it may be relied on any longer. One that can forget says so at every
+    /// fail-over, most of which lose nothing of ours: that is found out at once, and no beat counts before.
+    fn store_lost(&mut self, ctx: &mut StepContext<'_>) {
+        if self.rules.loss_ends_session() {
+            self.end_session(Reason::Forgotten, session::EndMode::AtOnce, ctx);
+        }
+        self.quarantine(ctx);
     }
 
     fn epoch(&self) -> Option<Epoch> {
@@ -328,14 +358,5 @@ impl Engine {
 
     fn named(&self, kind: Kind, name: &Name) -> Key {
         Key::Named(self.epoch().unwrap_or_default(), kind, name.clone())
-    }
-
-    /// Time to wait before an operation that failed is tried again.
-    fn retry_delay(&self) -> std::time::Duration {
-        self.config.timing.beat / 5
-    }
-
-    fn mutated(&self, mutant: Mutant) -> bool {
-        cfg!(feature = "mutants") && self.config.mutant == Some(mutant)
     }
 }

@@ -1,23 +1,23 @@
-//! The operations that are awaited. An answer to anything else is inert: an observation at most, never a grant.
+//! Pending operations. A reply to any other operation is inert: an observation at most, never a grant.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use crate::{Fate, Key, Mutant, Name, OpId, Outcome, Output, Query, Reply, SessionId, Time, Write};
+use crate::{Fate, Key, Kind, Name, OpId, Outcome, Output, Query, Reply, SessionId, Time, Write};
 
-use super::look::Scope;
-use super::{Cx, Engine};
+use super::poll::PollScope;
+use super::{Engine, StepContext};
 
-/// Operations that have been sent and neither answered nor given up.
+/// Operations that were sent and have neither a reply nor timed out.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
-pub(super) struct Ops {
+pub(super) struct PendingOps {
     next: u64,
-    awaited: BTreeMap<OpId, Op>,
+    awaited: BTreeMap<OpId, PendingOp>,
 }
 
 /// One awaited operation.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(super) struct Op {
+pub(super) struct PendingOp {
     /// Read before it was sent.
     pub(super) sent_at: Time,
     /// When it is given up.
@@ -28,25 +28,25 @@ pub(super) struct Op {
 /// What an operation is for, and so who takes its answer.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) enum Purpose {
-    Look(Scope),
+    Poll(PollScope),
     Cluster,
     Open,
     Beat,
     Close,
-    Card,
+    OwnNode,
     /// One claim or resignation for each.
     Roles(Vec<Name>),
     /// One expulsion for each.
     Expel(Vec<SessionId>),
     /// The answer to a request, or a request of our own.
     Control(Name),
-    /// Deletions of what nobody needs.
-    Tidy,
+    /// Deletions of registers that no node needs.
+    GarbageCollection,
 }
 
-impl Ops {
+impl PendingOps {
     /// The id that the next operation will have: every operation sent from now on has this one or a later one.
-    pub(super) fn upcoming(&self) -> OpId {
+    pub(super) fn next_id(&self) -> OpId {
         OpId(self.next)
     }
 
@@ -55,7 +55,7 @@ impl Ops {
         self.awaited.first_key_value().map_or(Time::NEVER, |(_, op)| op.expires)
     }
 
-    pub(super) fn take_expired(&mut self, now: Time) -> Option<(OpId, Op)> {
+    pub(super) fn take_expired(&mut self, now: Time) -> Option<(OpId, PendingOp)> {
         if self.next_expiry() > now {
             return None;
         }
@@ -66,84 +66,95 @@ impl Ops {
         self.awaited.values().filter(|op| matches!(op.purpose, Purpose::Roles(_))).count()
     }
 
-    fn send(&mut self, now: Time, patience: Duration, purpose: Purpose) -> OpId {
+    fn send(&mut self, now: Time, timeout: Duration, purpose: Purpose) -> OpId {
         let op = OpId(self.next);
         self.next += 1;
-        self.awaited.insert(op, Op { sent_at: now, expires: now.after(patience), purpose });
+        self.awaited.insert(op, PendingOp { sent_at: now, expires: now.after(timeout), purpose });
         op
     }
 }
 
 impl Engine {
-    pub(super) fn send_read(&mut self, query: Query, scope: Scope, cx: &mut Cx<'_>) -> OpId {
-        let op = self.ops.send(self.now.time, self.config.timing.op_timeout, Purpose::Look(scope));
-        cx.out.push(Output::Read { op, query });
+    pub(super) fn send_read(&mut self, query: Query, scope: PollScope, ctx: &mut StepContext<'_>) -> OpId {
+        let op = self.ops.send(self.now.time, self.rules.timing().op_timeout, Purpose::Poll(scope));
+        ctx.out.push(Output::Read { op, query });
         op
     }
 
-    pub(super) fn send_writes(&mut self, writes: Vec<Write>, purpose: Purpose, cx: &mut Cx<'_>) -> OpId {
+    pub(super) fn send_writes(
+        &mut self,
+        writes: Vec<Write>,
+        purpose: Purpose,
+        ctx: &mut StepContext<'_>,
+    ) -> OpId {
         debug_assert!(!writes.is_empty() && writes.len() <= super::BATCH);
-        let op = self.ops.send(self.now.time, self.config.timing.op_timeout, purpose);
-        cx.out.push(Output::Write { op, writes });
+        let op = self.ops.send(self.now.time, self.rules.timing().op_timeout, purpose);
+        ctx.out.push(Output::Write { op, writes });
         op
     }
 
-    pub(super) fn replied(&mut self, op: OpId, reply: Reply, cx: &mut Cx<'_>) {
+    pub(super) fn reply_received(&mut self, op: OpId, reply: Reply, ctx: &mut StepContext<'_>) {
         match self.ops.awaited.remove(&op) {
-            Some(awaited) => self.settle(op, awaited, reply, cx),
-            None => self.replied_late(op, &reply, cx),
+            Some(awaited) => self.complete(op, awaited, reply, ctx),
+            None => self.late_reply(op, &reply, ctx),
         }
     }
 
-    /// Hands an answer to whoever waits for it. A timeout is an answer too: unknown.
-    pub(super) fn settle(&mut self, op: OpId, awaited: Op, reply: Reply, cx: &mut Cx<'_>) {
+    /// Hands a reply to the part that waits for it. A timeout is a reply too: unknown.
+    pub(super) fn complete(&mut self, op: OpId, awaited: PendingOp, reply: Reply, ctx: &mut StepContext<'_>) {
         let sent_at = awaited.sent_at;
         match awaited.purpose {
-            Purpose::Look(scope) => self.looked(op, sent_at, scope, reply, cx),
-            Purpose::Cluster => self.cluster_written(single(reply), cx),
-            Purpose::Open => self.opened(op, &single(reply), cx),
-            Purpose::Beat => self.beaten(op, single(reply), cx),
-            Purpose::Close => self.closed(op, single(reply), cx),
-            Purpose::Card => self.card_written(op, single(reply)),
+            Purpose::Poll(scope) => self.poll_answered(op, sent_at, scope, reply, ctx),
+            Purpose::Cluster => self.cluster_write_answered(single(reply), ctx),
+            Purpose::Open => self.open_answered(op, &single(reply), ctx),
+            Purpose::Beat => self.beat_answered(op, single(reply), ctx),
+            Purpose::Close => self.close_answered(op, single(reply), ctx),
+            Purpose::OwnNode => self.own_node_write_answered(op, single(reply)),
             Purpose::Roles(names) => {
                 for (name, outcome) in names.iter().zip(outcomes(reply, names.len())) {
-                    self.role_written(op, name, outcome, cx);
+                    self.role_write_answered(op, name, outcome, ctx);
                 }
             }
             Purpose::Expel(sessions) => {
                 for (session, outcome) in sessions.iter().zip(outcomes(reply, sessions.len())) {
-                    self.expelled(op, *session, outcome, cx);
+                    self.expel_answered(op, *session, outcome, ctx);
                 }
             }
-            Purpose::Control(role) => self.control_written(&role, single(reply), cx),
-            Purpose::Tidy => self.look.tidied(),
+            Purpose::Control(role) => self.control_write_answered(&role, single(reply), ctx),
+            Purpose::GarbageCollection => self.poll.garbage_collected(),
         }
     }
 
-    /// A late answer grants nothing, but what it touched is worth another look.
-    fn replied_late(&mut self, op: OpId, reply: &Reply, cx: &mut Cx<'_>) {
-        if self.mutated(Mutant::LateReplyBelieved) {
-            self.believe_late_reply(op, reply, cx);
+    /// A late reply grants nothing, but the registers that it shows are worth reading again.
+    fn late_reply(&mut self, op: OpId, reply: &Reply, ctx: &mut StepContext<'_>) {
+        if !self.rules.late_replies_are_inert() {
+            self.believe_late_reply(op, reply, ctx);
         }
         let Reply::Written(outcomes) = reply else { return };
         for outcome in outcomes {
             if let Outcome::Conflict(Some(entry)) = outcome {
-                self.look_again(entry.key.clone());
+                self.reread_if_relevant(entry.key.clone());
             }
         }
     }
 
     /// Marks a register as worth reading, if it concerns us.
-    pub(super) fn look_again(&mut self, key: Key) {
-        let concerns = match &key {
-            Key::Cluster => true,
-            Key::Session(_, id) => self.peers.contains_key(id),
-            Key::Named(_, crate::Kind::Role, name) => self.roles.contains_key(name),
-            Key::Named(..) => true,
-        };
-        if concerns && self.epoch().is_some_and(|epoch| key == Key::Cluster || key.epoch() == epoch) {
-            self.look.again(key);
+    pub(super) fn reread_if_relevant(&mut self, key: Key) {
+        if self.is_relevant(&key) {
+            self.poll.reread(key);
         }
+    }
+
+    /// Whether what a register holds matters to us.
+    pub(super) fn is_relevant(&self, key: &Key) -> bool {
+        let known = match key {
+            Key::Cluster => true,
+            Key::Session(_, id) => self.peers.knows(*id),
+            Key::Named(_, Kind::Role | Kind::RoleControl, name) => self.roles.knows(name),
+            Key::Named(_, Kind::NodeControl, name) => *name == self.node,
+            Key::Named(_, kind, _) => *kind == Kind::Node,
+        };
+        known && self.epoch().is_some_and(|epoch| *key == Key::Cluster || key.epoch() == epoch)
     }
 }
 
@@ -162,6 +173,6 @@ fn outcomes(reply: Reply, count: usize) -> impl Iterator<Item = Outcome> {
     given.into_iter().chain(std::iter::repeat_n(Outcome::Failed(fate), count)).take(count)
 }
 
-#[cfg(feature = "canon")]
-#[path = "canon/ops.rs"]
-mod canon;
+#[cfg(feature = "canonical")]
+#[path = "canonical/ops.rs"]
+mod canonical;

@@ -1,80 +1,106 @@
-//! Other sessions, and who runs under which name.
+//! What we know of other sessions, and of the nodes that opened them.
 //!
-//! Rule 3. We count from *after* we first received a version. Expelling is a compare-and-set on that very version:
-//! it either proves that no beat came in between, or fails and changes nothing.
+//! Rule 3. We count from *after* we first received a version, and a session that is over stays over. This part only
+//! keeps and weighs observations; `expel.rs` acts on them.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
-use crate::record::{Node as NodeRecord, Record, Session as SessionRecord, SessionState};
-use crate::{
-    Entry, Evidence, Key, Kind, Mutant, Name, OpId, Outcome, Output, SessionId, Takeover, Time, Version,
-    Write,
-};
+use crate::record::{Node as NodeRecord, Session as SessionRecord};
+use crate::{Evidence, Name, OpId, SessionId, Takeover, Time, Version};
 
-use super::ops::Purpose;
-use super::{Class, Cx, Engine};
+use super::order;
+use super::rules::Rules;
+
+/// With so few nodes every poll reads every session, and every liveness lock is watched.
+const FEW_NODES: usize = 16;
+
+/// Other sessions, our own former ones, and the node registers of other nodes.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
+pub(super) struct Peers {
+    sessions: BTreeMap<SessionId, Peer>,
+    nodes: BTreeMap<Name, NodeView>,
+}
 
 /// A session that is not ours.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
-pub(super) struct Peer {
-    pub(super) sight: Sight,
+struct Peer {
+    state: PeerState,
     expelling: Option<OpId>,
     retry_at: Time,
-    attended: bool,
-    /// How many roles it had given up when it was last read.
+    lock_watched: bool,
+    /// How many roles it had resigned when it was last read.
     freed: Option<u64>,
-    /// How often it had written its name's register when it was last read.
-    card: Option<u64>,
+    /// How often it had written its node register when it was last read.
+    node_writes: Option<u64>,
 }
 
-/// What was last seen of it.
+/// What we know of a session that is not ours.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
-pub(super) enum Sight {
+enum PeerState {
     /// Nothing yet.
     #[default]
     Unknown,
-    /// No register. Not over: a late opening could still arrive, and if somebody deleted it by hand, its owner does not
+    /// No register. Not over: a late opening could still arrive, and if an operator deleted it, its owner does not
     /// know and counts on its lease, which has run out by then.
     Absent { lapsed_at: Time },
     /// A live register.
-    Live(Live),
+    Live(LivePeer),
     /// Over, for good.
     Over { since: Time },
 }
 
 /// A version of a live session.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(super) struct Live {
+struct LivePeer {
     version: Version,
     record: SessionRecord,
     /// When this version was first received.
     received_at: Time,
     /// An earlier version was received too.
-    moved: bool,
-    /// When a witness that covers the work said that it is dead.
+    beat_advanced: bool,
+    /// When a liveness lock that covers the work showed it dead.
     dead_since: Option<Time>,
-    /// When a witness said that its connection dropped.
+    /// When a liveness lock showed that its connection dropped.
     dropped_at: Option<Time>,
 }
 
-impl Live {
-    /// A witness spoke against it.
+impl LivePeer {
+    /// Evidence shows it dead, or disconnected where that counts.
     fn is_suspect(&self) -> bool {
         let dropped = self.dropped_at.is_some() && self.record.takeover == Takeover::OnDisconnect;
         dropped || self.dead_since.is_some()
+    }
+
+    /// On disconnect the owner counts no beat for longer than its grace. No beat that was proven on the connection was
+    /// sent after the evidence came; nor was this version, which the expulsion proves to be the last, sent after it came.
+    fn expires_at(&self, rules: &Rules) -> Time {
+        let silent_at = self.received_at.after(rules.expulsion_wait(self.record.ttl));
+        match (self.dropped_at, rules.disconnect_wait(&self.record)) {
+            (Some(dropped_at), Some(wait)) => silent_at.min(dropped_at.min(self.received_at).after(wait)),
+            _ => silent_at,
+        }
     }
 }
 
 /// A node register as it was last read.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct NodeView {
-    pub(super) version: Version,
-    pub(super) record: NodeRecord,
+    version: Version,
+    record: NodeRecord,
 }
 
 impl NodeView {
+    pub(super) fn new(version: Version, record: NodeRecord) -> Self {
+        Self { version, record }
+    }
+
     pub(super) fn session(&self) -> SessionId {
         self.record.session
+    }
+
+    pub(super) fn address(&self) -> Option<&str> {
+        self.record.address.as_deref()
     }
 
     pub(super) fn priority(&self, role: &Name) -> Option<i32> {
@@ -82,399 +108,320 @@ impl NodeView {
     }
 }
 
-/// With so few nodes every session is looked at on every beat, and every witness attended.
-pub(super) const FEW_NODES: usize = 16;
+/// What the read of a live session brought.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum LiveNews {
+    /// A stale read: over is final.
+    Stale,
+    /// The version that was here before.
+    Same,
+    /// Another version, or the first one.
+    Version,
+}
 
-impl Engine {
+/// What a session has resigned since it was last read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Freed {
+    /// These roles, and no others.
+    Roles(Vec<Name>),
+    /// More than its record names.
+    Unknown,
+}
+
+/// What the moment of an expulsion depends on, besides the session itself.
+pub(super) struct ExpulsionTerms<'a> {
+    pub(super) rules: &'a Rules,
+    pub(super) now: Time,
+    pub(super) own_name: &'a Name,
+    /// Nothing that a forgetful store lacks is expelled before.
+    pub(super) quarantined_until: Time,
+    /// Whether we wait for that session.
+    pub(super) depends_on: &'a dyn Fn(SessionId) -> bool,
+}
+
+/// Questions.
+impl Peers {
+    pub(super) fn knows(&self, session: SessionId) -> bool {
+        self.sessions.contains_key(&session)
+    }
+
     /// A committed read showed that session to be over.
     pub(super) fn is_over(&self, session: SessionId) -> bool {
-        self.peers.get(&session).is_some_and(|peer| matches!(peer.sight, Sight::Over { .. }))
+        matches!(self.state(session), Some(PeerState::Over { .. }))
     }
 
-    /// Its beat was seen to move, and nothing speaks against it.
+    /// Its beat was seen to advance, and there is no evidence against it.
     pub(super) fn seen_alive(&self, session: SessionId) -> bool {
-        let alive = |live: &Live| live.moved && !live.is_suspect();
-        matches!(self.peers.get(&session), Some(Peer { sight: Sight::Live(live), .. }) if alive(live))
+        self.live(session).is_some_and(|live| live.beat_advanced && !live.is_suspect())
     }
 
-    /// Nothing speaks against it, whether its beat was seen to move or not.
-    pub(super) fn may_live(&self, session: SessionId) -> bool {
-        match self.peers.get(&session).map(|peer| &peer.sight) {
-            None | Some(Sight::Unknown) => true,
-            Some(Sight::Live(live)) => !live.is_suspect(),
-            Some(Sight::Absent { .. } | Sight::Over { .. }) => false,
+    /// No evidence against it, whether its beat was seen to advance or not.
+    pub(super) fn may_be_alive(&self, session: SessionId) -> bool {
+        match self.state(session) {
+            None | Some(PeerState::Unknown) => true,
+            Some(PeerState::Live(live)) => !live.is_suspect(),
+            Some(PeerState::Absent { .. } | PeerState::Over { .. }) => false,
         }
+    }
+
+    /// Its node says that it may not claim anything yet.
+    pub(super) fn holds_back(&self, session: SessionId) -> bool {
+        self.live(session).is_some_and(|live| live.record.holds_back)
     }
 
     /// The ttl of a session that was seen alive; nothing otherwise.
     pub(super) fn ttl_of(&self, session: SessionId) -> Duration {
-        match self.peers.get(&session).map(|peer| &peer.sight) {
-            Some(Sight::Live(live)) => live.record.ttl,
-            _ => Duration::ZERO,
+        self.live(session).map_or(Duration::ZERO, |live| live.record.ttl)
+    }
+
+    pub(super) fn are_few(&self) -> bool {
+        self.sessions.len() <= FEW_NODES
+    }
+
+    pub(super) fn ids(&self) -> impl Iterator<Item = SessionId> {
+        self.sessions.keys().copied()
+    }
+
+    /// The sessions that are not known to be over.
+    pub(super) fn undecided(&self) -> impl Iterator<Item = SessionId> {
+        let undecided = |peer: &Peer| !matches!(peer.state, PeerState::Over { .. });
+        self.sessions.iter().filter(move |(_, peer)| undecided(peer)).map(|(id, _)| *id)
+    }
+
+    /// Sessions that have been over for so long that their registers may go, once nothing names them.
+    pub(super) fn over_for(&self, age: Duration, now: Time) -> Vec<SessionId> {
+        let old = |peer: &Peer| matches!(peer.state, PeerState::Over { since } if now.since(since) >= age);
+        self.sessions.iter().filter(|(_, peer)| old(peer)).map(|(id, _)| *id).collect()
+    }
+
+    /// The live version of a session, for an expulsion.
+    pub(super) fn version(&self, session: SessionId) -> Option<(Version, SessionRecord)> {
+        self.live(session).map(|live| (live.version, live.record.clone()))
+    }
+
+    /// When the first expulsion is due.
+    pub(super) fn next_expulsion(&self, terms: &ExpulsionTerms<'_>) -> Time {
+        self.expulsions(terms).map(|(_, at)| at).min().unwrap_or(Time::NEVER)
+    }
+
+    /// The sessions to expel now.
+    pub(super) fn to_expel(&self, terms: &ExpulsionTerms<'_>) -> impl Iterator<Item = SessionId> {
+        self.expulsions(terms).filter(|(_, at)| *at <= terms.now).map(|(id, _)| id)
+    }
+
+    fn expulsions(&self, terms: &ExpulsionTerms<'_>) -> impl Iterator<Item = (SessionId, Time)> {
+        let waiting = self.sessions.iter().filter(|(_, peer)| peer.expelling.is_none());
+        waiting.map(|(id, peer)| (*id, self.expel_at(*id, peer, terms)))
+    }
+
+    /// When that session may be expelled, if ever.
+    fn expel_at(&self, id: SessionId, peer: &Peer, terms: &ExpulsionTerms<'_>) -> Time {
+        let at = match &peer.state {
+            PeerState::Unknown | PeerState::Over { .. } => return Time::NEVER,
+            PeerState::Absent { .. } if !(terms.depends_on)(id) => return Time::NEVER,
+            PeerState::Absent { lapsed_at } => (*lapsed_at).max(terms.quarantined_until),
+            PeerState::Live(live) => live.dead_since.unwrap_or_else(|| live.expires_at(terms.rules)),
+        };
+        let at = at.max(peer.retry_at);
+        if at > terms.now {
+            return at;
+        }
+        let idle = matches!(&peer.state, PeerState::Live(live) if live.dead_since.is_none());
+        // No candidate waits for a session that holds nothing: its expulsion is not urgent.
+        at.after(if idle && !(terms.depends_on)(id) {
+            terms.rules.idle_expulsion_delay()
+        } else {
+            order::expel_delay(self, terms.own_name, id)
+        })
+    }
+
+    fn state(&self, session: SessionId) -> Option<&PeerState> {
+        self.sessions.get(&session).map(|peer| &peer.state)
+    }
+
+    fn live(&self, session: SessionId) -> Option<&LivePeer> {
+        match self.state(session) {
+            Some(PeerState::Live(live)) => Some(live),
+            _ => None,
         }
     }
+}
 
-    pub(super) fn watch_session(&mut self, session: SessionId) {
-        self.peers.entry(session).or_default();
-        self.look.again(self.session_key(session));
+/// Observations of sessions.
+impl Peers {
+    pub(super) fn track(&mut self, session: SessionId) {
+        self.sessions.entry(session).or_default();
     }
 
-    /// The sessions to look at on every beat.
-    pub(super) fn depended_on(&self) -> Vec<SessionId> {
-        let own = self.session.own_id();
-        let undecided = |peer: &Peer| !matches!(peer.sight, Sight::Over { .. });
-        let few = self.peers.len() <= FEW_NODES;
-        self.peers
-            .iter()
-            .filter(|(id, peer)| Some(**id) != own && undecided(peer) && (few || self.depends_on(**id)))
-            .map(|(id, _)| *id)
-            .collect()
-    }
-
-    fn depends_on(&self, session: SessionId) -> bool {
-        self.held_by.contains_key(&session)
-            || self.card.holder() == Some(session)
-            || self.awaited_target() == Some(session)
-    }
-
-    /// Takes in what a committed read or a conflict showed of a session.
-    pub(super) fn saw_session(
+    /// No register is there. `wait` says how long its owner may still count on it. False: that is no news.
+    pub(super) fn observe_absent(
         &mut self,
         id: SessionId,
-        found: Option<&Entry>,
-        sent_at: Time,
-        cx: &mut Cx<'_>,
-    ) {
-        if self.session.own_id() == Some(id) {
-            if let Some(entry) = found {
-                self.saw_own_session(entry, cx);
-            }
-            return;
-        }
-        match found.map(|entry| (entry.version, &entry.value)) {
-            None => self.saw_absent(id, cx),
-            Some((version, Record::Session(record))) if record.state == SessionState::Live => {
-                self.saw_live(id, version, record, sent_at, cx);
-            }
-            Some((_, Record::Session(_))) => self.note_over(id, cx),
-            Some(_) => cx.event(crate::Event::Unreadable { key: self.session_key(id) }),
-        }
-    }
-
-    fn saw_absent(&mut self, id: SessionId, cx: &mut Cx<'_>) {
-        if self.mutated(Mutant::AbsentIsOver) {
-            return self.note_over(id, cx);
-        }
-        let wait = match self.peers.get(&id).map(|peer| &peer.sight) {
+        now: Time,
+        wait: impl FnOnce(Option<&SessionRecord>) -> Duration,
+    ) -> bool {
+        let Some(peer) = self.sessions.get_mut(&id) else { return false };
+        let wait = match &peer.state {
             // Over is final, and may be deleted.
-            None | Some(Sight::Over { .. } | Sight::Absent { .. }) => return,
-            Some(Sight::Live(live)) => self.silence(&live.record),
-            Some(Sight::Unknown) => self.longest_watch(),
+            PeerState::Over { .. } | PeerState::Absent { .. } => return false,
+            PeerState::Live(live) => wait(Some(&live.record)),
+            PeerState::Unknown => wait(None),
         };
-        let lapsed_at = self.now.time.after(wait);
-        if let Some(peer) = self.peers.get_mut(&id) {
-            peer.sight = Sight::Absent { lapsed_at };
-        }
-        if self.config.class == Class::C {
-            self.quarantine(cx);
-        }
+        peer.state = PeerState::Absent { lapsed_at: now.after(wait) };
+        true
     }
 
-    fn saw_live(
+    pub(super) fn observe_live(
         &mut self,
         id: SessionId,
         version: Version,
         record: &SessionRecord,
-        sent_at: Time,
-        cx: &mut Cx<'_>,
-    ) {
-        let received_at = if self.mutated(Mutant::ExpelFromAsked) { sent_at } else { self.now.time };
-        let peer = self.peers.entry(id).or_default();
-        match &mut peer.sight {
-            // A stale read: over is final.
-            Sight::Over { .. } => return,
-            Sight::Live(live) if live.version == version => return self.attend(id, cx),
-            Sight::Live(live) => {
-                live.moved |= record.beat > live.record.beat;
+        received_at: Time,
+    ) -> LiveNews {
+        let peer = self.sessions.entry(id).or_default();
+        match &mut peer.state {
+            PeerState::Over { .. } => return LiveNews::Stale,
+            PeerState::Live(live) if live.version == version => return LiveNews::Same,
+            PeerState::Live(live) => {
+                live.beat_advanced |= record.beat > live.record.beat;
                 (live.version, live.record, live.received_at) = (version, record.clone(), received_at);
             }
-            sight => {
+            state => {
                 let record = record.clone();
-                *sight = Sight::Live(Live {
+                let (beat_advanced, dead_since, dropped_at) = (false, None, None);
+                *state = PeerState::Live(LivePeer {
                     version,
                     record,
                     received_at,
-                    moved: false,
-                    dead_since: None,
-                    dropped_at: None,
+                    beat_advanced,
+                    dead_since,
+                    dropped_at,
                 });
             }
         }
-        self.attend(id, cx);
-        self.follow_freed(id, record);
-        self.follow_card(id, record);
+        LiveNews::Version
     }
 
-    /// Asks its witness to tell when it is gone, if that matters to us: among many nodes each would otherwise wait for
-    /// every other one, and each waiting costs a thread or a question.
-    pub(super) fn attend(&mut self, id: SessionId, cx: &mut Cx<'_>) {
-        if self.peers.len() > FEW_NODES && !self.depends_on(id) {
-            return;
-        }
-        let Some(peer) = self.peers.get_mut(&id) else { return };
-        let Sight::Live(Live { record: SessionRecord { witness: Some(witness), takeover, .. }, .. }) =
-            &peer.sight
-        else {
-            return;
-        };
-        if !std::mem::replace(&mut peer.attended, true) {
-            cx.out.push(Output::Attend { session: id, witness: witness.id.clone(), takeover: *takeover });
-        }
-    }
-
-    /// Roles that were given up since the last read are read again, whether a hint came or not.
-    fn follow_freed(&mut self, id: SessionId, record: &SessionRecord) {
-        if self.mutated(Mutant::FreedIgnored) {
-            return;
-        }
-        let Some(peer) = self.peers.get_mut(&id) else { return };
-        let news = match peer.freed.replace(record.freed) {
-            Some(before) => usize::try_from(record.freed.saturating_sub(before)).unwrap_or(usize::MAX),
-            None => usize::MAX,
-        };
+    /// What the session has resigned since it was last read. What a session counts only rises: a read that shows less is
+    /// stale.
+    pub(super) fn follow_freed(&mut self, id: SessionId, record: &SessionRecord) -> Freed {
+        let Some(peer) = self.sessions.get_mut(&id) else { return Freed::Roles(Vec::new()) };
+        let before = peer.freed.replace(peer.freed.unwrap_or_default().max(record.freed));
+        let news = before.map_or(u64::MAX, |before| record.freed.saturating_sub(before));
         let lately = &record.freed_lately;
-        let roles: Vec<Name> = if news <= lately.len() {
-            lately[lately.len() - news..]
-                .iter()
-                .filter(|role| self.roles.contains_key(role))
-                .cloned()
-                .collect()
-        } else {
-            self.held_by.get(&id).into_iter().flatten().cloned().collect()
-        };
-        for role in roles {
-            self.look.again(self.named(Kind::Role, &role));
+        match usize::try_from(news) {
+            Ok(news) if news <= lately.len() => Freed::Roles(lately[lately.len() - news..].to_vec()),
+            _ => Freed::Unknown,
         }
     }
 
-    /// What a node says of itself is read again when it has changed.
-    fn follow_card(&mut self, id: SessionId, record: &SessionRecord) {
-        let Some(peer) = self.peers.get_mut(&id) else { return };
-        if peer.card.replace(record.card) != Some(record.card) {
-            self.look.again(self.named(Kind::Node, &record.node));
+    /// Whether the node has written its register since its session was last read.
+    pub(super) fn follow_node_writes(&mut self, id: SessionId, record: &SessionRecord) -> bool {
+        let Some(peer) = self.sessions.get_mut(&id) else { return false };
+        let news = peer.node_writes.is_none_or(|known| known < record.node_writes);
+        if news {
+            peer.node_writes = Some(record.node_writes);
         }
+        news
     }
 
-    /// Over is final; what it held may be claimed.
-    pub(super) fn note_over(&mut self, id: SessionId, cx: &mut Cx<'_>) {
-        let since = self.now.time;
-        let peer = self.peers.entry(id).or_default();
-        if matches!(peer.sight, Sight::Over { .. }) {
-            return;
+    /// Over is final. None if that was known; otherwise whether its liveness lock is watched.
+    pub(super) fn mark_over(&mut self, id: SessionId, now: Time) -> Option<bool> {
+        let peer = self.sessions.entry(id).or_default();
+        if matches!(peer.state, PeerState::Over { .. }) {
+            return None;
         }
-        peer.sight = Sight::Over { since };
+        peer.state = PeerState::Over { since: now };
         peer.expelling = None;
-        if std::mem::take(&mut peer.attended) {
-            cx.out.push(Output::Ignore { session: id });
-        }
-        self.holder_over(id, cx);
+        Some(std::mem::take(&mut peer.lock_watched))
     }
 
-    /// What a witness outside the store saw. Believed only if it is the one that the record names.
-    pub(super) fn witnessed(&mut self, evidence: &Evidence) {
-        let (any, elector) =
-            (self.mutated(Mutant::AnyWitness), self.mutated(Mutant::ElectorDeathIsWorkDeath));
-        let now = self.now.time;
-        let (Evidence::Dead { session, witness } | Evidence::Disconnected { session, witness }) = evidence;
-        let Some(Peer { sight: Sight::Live(live), .. }) = self.peers.get_mut(session) else { return };
-        let Some(named) = &live.record.witness else { return };
-        if named.id != *witness && !any {
-            return;
-        }
-        let covers = named.covers_work || elector;
+    /// The liveness lock to watch from now on, if the session has one that is not watched yet.
+    pub(super) fn watch_lock(&mut self, id: SessionId) -> Option<(String, Takeover)> {
+        let peer = self.sessions.get_mut(&id)?;
+        let PeerState::Live(live) = &peer.state else { return None };
+        let lock = live.record.liveness_lock.as_ref()?;
+        let first = !std::mem::replace(&mut peer.lock_watched, true);
+        first.then(|| (lock.id.clone(), live.record.takeover))
+    }
+
+    /// Evidence from outside the store. It counts only if it is of the lock that the record names; whether it does.
+    pub(super) fn observe_evidence(&mut self, evidence: &Evidence, rules: &Rules, now: Time) -> bool {
+        let (Evidence::Dead { session, lock } | Evidence::Disconnected { session, lock }) = evidence;
+        let Some(Peer { state: PeerState::Live(live), .. }) = self.sessions.get_mut(session) else {
+            return false;
+        };
+        let Some(named) = live.record.liveness_lock.as_ref().filter(|named| rules.believes_lock(named, lock))
+        else {
+            return false;
+        };
         match evidence {
-            Evidence::Dead { .. } if covers => live.dead_since = live.dead_since.or(Some(now)),
-            Evidence::Disconnected { .. } if live.dropped_at.is_none() => live.dropped_at = Some(now),
-            _ => {}
-        }
-        // Whatever it means, it is a hint.
-        self.look.again(self.session_key(*session));
-    }
-
-    /// When that session may be expelled, if ever.
-    fn expel_at(&self, id: SessionId, peer: &Peer) -> Time {
-        let at = match &peer.sight {
-            Sight::Unknown | Sight::Over { .. } => return Time::NEVER,
-            Sight::Absent { .. } if !self.depends_on(id) => return Time::NEVER,
-            Sight::Absent { lapsed_at } => (*lapsed_at).max(self.cluster.quarantined_until),
-            Sight::Live(live) => live.dead_since.unwrap_or_else(|| self.expires_at(live)),
-        };
-        let at = at.max(peer.retry_at);
-        if at > self.now.time {
-            return at;
-        }
-        let urgent =
-            !matches!(&peer.sight, Sight::Live(live) if live.dead_since.is_none() && !self.depends_on(id));
-        // Nobody waits for a session that holds nothing: somebody expels it some time.
-        at.after(if urgent { self.expel_turn(id) } else { 4 * self.config.timing.beat })
-    }
-
-    /// On disconnect the owner counts no beat for longer than its grace. No beat that was proven on the connection was sent
-    /// after the evidence came; nor was this version, which the expulsion proves to be the last, sent after it came.
-    fn expires_at(&self, live: &Live) -> Time {
-        let silent_at = live.received_at.after(self.silence(&live.record));
-        match live.dropped_at {
-            Some(dropped_at) if live.record.takeover == Takeover::OnDisconnect => {
-                let grace =
-                    if self.mutated(Mutant::GraceSkipped) { Duration::ZERO } else { live.record.grace };
-                let last_sent = dropped_at.min(live.received_at);
-                silent_at.min(last_sent.after(self.config.timing.watch(grace)))
+            Evidence::Dead { .. } if rules.covers_work(named) => {
+                live.dead_since = live.dead_since.or(Some(now))
             }
-            _ => silent_at,
+            Evidence::Disconnected { .. } => live.dropped_at = live.dropped_at.or(Some(now)),
+            Evidence::Dead { .. } => {}
+        }
+        true
+    }
+
+    /// The expulsion of that session is pending.
+    pub(super) fn begin_expelling(&mut self, id: SessionId, op: OpId) {
+        self.sessions.entry(id).or_default().expelling = Some(op);
+    }
+
+    /// Whether that operation was the pending expulsion of that session; it is pending no longer.
+    pub(super) fn end_expelling(&mut self, id: SessionId, op: OpId) -> bool {
+        let peer = self.sessions.get_mut(&id);
+        peer.is_some_and(|peer| peer.expelling.take_if(|awaited| *awaited == op).is_some())
+    }
+
+    pub(super) fn retry_expelling(&mut self, id: SessionId, at: Time) {
+        if let Some(peer) = self.sessions.get_mut(&id) {
+            peer.retry_at = at;
         }
     }
 
-    /// Rule 3: how long one version of that session must have been here before it may be expelled.
-    fn silence(&self, record: &SessionRecord) -> Duration {
-        let ttl = if self.mutated(Mutant::OwnTtl) { self.config.timing.ttl } else { record.ttl };
-        if self.mutated(Mutant::ExpelEarly) {
-            // "Both clocks are good."
-            return ttl - ttl / 50;
-        }
-        self.config.timing.watch(ttl)
-    }
-
-    pub(super) fn peers_wake(&self) -> Time {
-        let waiting = self.peers.iter().filter(|(_, peer)| peer.expelling.is_none());
-        waiting.map(|(id, peer)| self.expel_at(*id, peer)).min().unwrap_or(Time::NEVER)
-    }
-
-    pub(super) fn drive_peers(&mut self, cx: &mut Cx<'_>) {
-        if self.epoch().is_none() {
-            return;
-        }
-        let now = self.now.time;
-        let own = self.session.own_id();
-        let due = self.peers.iter().filter(|(id, peer)| {
-            Some(**id) != own && peer.expelling.is_none() && self.expel_at(**id, peer) <= now
+    /// Forgets what was read of sessions that nothing names any more.
+    pub(super) fn forget_sessions(&mut self, needed: impl Fn(SessionId) -> bool) {
+        let nodes = &self.nodes;
+        self.sessions.retain(|id, peer| {
+            let idle = peer.expelling.is_none() && !matches!(peer.state, PeerState::Unknown);
+            !idle || needed(*id) || nodes.values().any(|view| view.session() == *id)
         });
-        let due: Vec<SessionId> = due.map(|(id, _)| *id).take(super::BATCH).collect();
-        if due.is_empty() {
-            return;
-        }
-        if self.mutated(Mutant::ClaimWithoutExpulsion) {
-            return due.into_iter().for_each(|id| self.note_over(id, cx));
-        }
-        let writes = due.iter().map(|id| self.expulsion(*id, cx)).collect();
-        let op = self.send_writes(writes, Purpose::Expel(due.clone()), cx);
-        for id in due {
-            self.peers.entry(id).or_default().expelling = Some(op);
-        }
     }
 
-    fn expulsion(&self, id: SessionId, cx: &mut Cx<'_>) -> Write {
-        let (expect, record) = match &self.peers[&id].sight {
-            Sight::Live(live) => (Some(live.version), live.record.clone()),
-            _ => (None, self.placeholder()),
-        };
-        let record = if self.mutated(Mutant::FollowersRenew) {
-            SessionRecord { beat: record.beat + 1, ..record }
-        } else {
-            SessionRecord { state: SessionState::Expelled, ..record }
-        };
-        Write {
-            key: self.session_key(id),
-            expect,
-            put: Some((cx.version(), Record::Session(record))),
-            ring: true,
-            witnessed: false,
-        }
-    }
-
-    /// What is written where a session should be and nothing is.
-    fn placeholder(&self) -> SessionRecord {
-        let timing = &self.config.timing;
-        SessionRecord {
-            node: self.config.node.clone(),
-            beat: 0,
-            freed: 0,
-            freed_lately: Vec::new(),
-            card: 0,
-            ttl: timing.ttl,
-            takeover: Takeover::Strict,
-            grace: timing.grace,
-            witness: None,
-            state: SessionState::Expelled,
-            beat_at: self.now.wall,
-        }
-    }
-
-    pub(super) fn expelled(&mut self, op: OpId, id: SessionId, outcome: Outcome, cx: &mut Cx<'_>) {
-        let retry = self.now.time.after(self.retry_delay());
-        let renews = self.mutated(Mutant::FollowersRenew);
-        let Some(peer) = self.peers.get_mut(&id) else { return };
-        if peer.expelling.take_if(|awaited| *awaited == op).is_none() {
-            return;
-        }
-        match outcome {
-            Outcome::Applied if renews => self.look.again(self.session_key(id)),
-            Outcome::Applied => self.note_over(id, cx),
-            // It lives, or somebody was faster: either way this is what a committed read shows.
-            Outcome::Conflict(found) => self.saw_session(id, found.as_ref(), self.now.time, cx),
-            Outcome::Failed(_) => {
-                peer.retry_at = retry;
-                self.look.again(self.session_key(id));
-            }
-        }
-    }
-
-    /// Takes in a node register that is not ours.
-    pub(super) fn saw_node(&mut self, name: &Name, found: Option<&Entry>) {
-        match found {
-            Some(Entry { version, value: Record::Node(record), .. }) => {
-                let session = record.session;
-                self.nodes.insert(name.clone(), NodeView { version: *version, record: record.clone() });
-                if Some(session) != self.session.own_id() && !self.peers.contains_key(&session) {
-                    self.watch_session(session);
-                }
-            }
-            _ => {
-                self.nodes.remove(name);
-            }
-        }
-    }
-
-    /// Sessions that nobody needs to be remembered: over, and named by nothing that we know.
-    pub(super) fn forget_peers(&mut self, listed: impl Fn(SessionId) -> bool) {
-        let named: Vec<SessionId> = self
-            .peers
-            .iter()
-            .filter(|(id, peer)| {
-                let idle = peer.expelling.is_none() && !self.depends_on(**id) && !listed(**id);
-                let node = self.nodes.values().any(|view| view.session() == **id);
-                idle && !node && !matches!(peer.sight, Sight::Unknown)
-            })
-            .map(|(id, _)| *id)
-            .collect();
-        for id in named {
-            self.peers.remove(&id);
-        }
-    }
-
-    /// Sessions that have been over for so long that their registers may go, once nothing names them.
-    pub(super) fn long_over(&self) -> Vec<SessionId> {
-        let age = 12 * self.config.timing.ttl;
-        let old =
-            |peer: &Peer| matches!(peer.sight, Sight::Over { since } if self.now.time.since(since) >= age);
-        self.peers.iter().filter(|(_, peer)| old(peer)).map(|(id, _)| *id).collect()
-    }
-
-    /// The key of a session for deletion needs the version that a list showed.
-    pub(super) fn deletion(key: Key, version: Version) -> Write {
-        Write { key, expect: Some(version), put: None, ring: false, witnessed: false }
+    /// The store forgot everything.
+    pub(super) fn clear(&mut self) {
+        *self = Self::default();
     }
 }
 
-#[cfg(feature = "canon")]
-#[path = "canon/peers.rs"]
-mod canon;
+/// Node registers.
+impl Peers {
+    pub(super) fn node(&self, name: &Name) -> Option<&NodeView> {
+        self.nodes.get(name)
+    }
+
+    pub(super) fn nodes(&self) -> impl Iterator<Item = (&Name, &NodeView)> {
+        self.nodes.iter()
+    }
+
+    /// Replaces what is known of a node; whether that is news.
+    pub(super) fn set_node(&mut self, name: &Name, view: NodeView) -> bool {
+        let version = view.version;
+        self.nodes.insert(name.clone(), view).is_none_or(|former| former.version != version)
+    }
+
+    pub(super) fn remove_node(&mut self, name: &Name) {
+        self.nodes.remove(name);
+    }
+}
+
+#[cfg(feature = "canonical")]
+#[path = "canonical/peers.rs"]
+mod canonical;
+
+#[cfg(test)]
+#[path = "tests/peers.rs"]
+mod tests;

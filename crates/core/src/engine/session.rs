@@ -4,67 +4,77 @@
 //! When it can no longer be saved, the work is told to stop while there is still time; the session is closed once
 //! the work has stopped, and only then is the next one opened.
 
-use std::time::Duration;
-
-use crate::record::{RECENTLY, Reason, Record, Session as SessionRecord, SessionState, Witness};
+use crate::record::{LivenessLock, MAX_FREED_LATELY, Reason, Record, Session as SessionRecord, SessionState};
 use crate::{
-    Entry, Event, Fate, Key, Mutant, Name, OpId, Outcome, Output, SessionId, Takeover, Time, Version, Write,
+    Entry, Event, Fate, Key, Name, OpId, Outcome, Output, SessionId, Takeover, Time, Version, Write,
 };
 
 use super::ops::Purpose;
-use super::{Cx, Engine, Run};
+use super::{Engine, Lifecycle, StepContext};
 
-/// So often a witness that does not come in time is asked for anew, where it matters.
-const ATTESTS: u32 = 8;
+/// How often a liveness lock that does not come in time is asked for anew, where it matters.
+const LOCK_TRIES: u32 = 8;
 
-/// Where our session stands.
+/// Our own session.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(super) enum Session {
+pub(super) struct OwnSession {
+    stage: SessionStage,
+}
+
+impl Default for OwnSession {
+    fn default() -> Self {
+        Self { stage: SessionStage::None { retry_at: Time(0) } }
+    }
+}
+
+/// How far our session is.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+enum SessionStage {
     /// None is open; the next one may be opened from then on.
     None { retry_at: Time },
-    /// The store makes ready a witness for it.
-    Attesting { id: SessionId, since: Time, tries: u32 },
+    /// The store acquires its liveness lock.
+    AcquiringLock { id: SessionId, since: Time, tries: u32 },
     /// The one write that opens it is on its way. Unacknowledged, the id is abandoned.
-    Opening { op: OpId, sent_at: Time, own: Own },
+    Opening { op: OpId, sent_at: Time, own: OwnRegister },
     /// It is ours, and valid until its deadline.
-    Open(Open),
-    /// It will not be renewed any more. Waits for the work to stop, then closes.
-    Ending { own: Own, valid_until: Time, gone: bool, reason: Reason },
-    /// The work has stopped; the register is told that the session is over.
-    Closing { own: Own, writing: Option<OpId>, retry_at: Time, reason: Reason },
+    Open(OpenSession),
+    /// It is not renewed any more. Waits for the work to stop, then closes.
+    Ending { own: OwnRegister, valid_until: Time, gone: bool, reason: Reason },
+    /// The work has stopped; the close of the register is pending.
+    Closing { own: OwnRegister, writing: Option<OpId>, retry_at: Time, reason: Reason },
 }
 
 /// A session register that is ours: what we wrote into it last, and what we may have written since.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(super) struct Own {
-    pub(super) id: SessionId,
+struct OwnRegister {
+    id: SessionId,
     /// The last version known to be there; none: the register is absent.
     version: Option<Version>,
     record: SessionRecord,
     /// Versions that were sent without an answer: any of them may be there.
-    unsure: Vec<Version>,
+    unacknowledged: Vec<Version>,
 }
 
 /// An open session.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(super) struct Open {
-    own: Own,
+struct OpenSession {
+    own: OwnRegister,
     valid_until: Time,
     next_beat: Time,
-    beating: Option<Beating>,
+    pending_beat: Option<PendingBeat>,
     in_doubt: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-struct Beating {
+struct PendingBeat {
     op: OpId,
     sent_at: Time,
     version: Version,
 }
 
-/// How abruptly a session ends.
+/// How a session ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Cut {
+pub(super) enum EndMode {
     /// The lease runs out: the work has until the deadline to stop.
     AtDeadline,
     /// Nothing may be relied on any more, but the register may still say that we live.
@@ -73,465 +83,505 @@ pub(super) enum Cut {
     RegisterGone,
 }
 
-impl Session {
+impl OwnSession {
     /// The session on which tenures rest, and until when.
     pub(super) fn validity(&self) -> Option<(SessionId, Time)> {
-        match self {
-            Self::Open(open) => Some((open.own.id, open.valid_until)),
-            Self::Ending { own, valid_until, .. } => Some((own.id, *valid_until)),
+        match &self.stage {
+            SessionStage::Open(open) => Some((open.own.id, open.valid_until)),
+            SessionStage::Ending { own, valid_until, .. } => Some((own.id, *valid_until)),
             _ => None,
         }
     }
 
     /// The session under which claims may be made.
     pub(super) fn open_id(&self) -> Option<SessionId> {
-        match self {
-            Self::Open(open) => Some(open.own.id),
+        match &self.stage {
+            SessionStage::Open(open) => Some(open.own.id),
             _ => None,
         }
     }
 
     /// Every id that is ours now, in whatever state.
     pub(super) fn own_id(&self) -> Option<SessionId> {
-        match self {
-            Self::None { .. } => None,
-            Self::Attesting { id, .. } => Some(*id),
-            Self::Open(open) => Some(open.own.id),
-            Self::Opening { own, .. } | Self::Ending { own, .. } | Self::Closing { own, .. } => Some(own.id),
+        match &self.stage {
+            SessionStage::None { .. } => None,
+            SessionStage::AcquiringLock { id, .. } => Some(*id),
+            SessionStage::Open(open) => Some(open.own.id),
+            SessionStage::Opening { own, .. }
+            | SessionStage::Ending { own, .. }
+            | SessionStage::Closing { own, .. } => Some(own.id),
         }
     }
 }
 
 impl Engine {
-    /// The session may be claimed with: open, and not about to be given up.
+    /// The session under which claims may be made: open, and not about to end.
     pub(super) fn session_usable(&self) -> Option<SessionId> {
-        match &self.session {
-            Session::Open(open) if self.now.time < self.cancel_at(open.valid_until) => Some(open.own.id),
+        match &self.session.stage {
+            SessionStage::Open(open) if self.now.time < self.rules.cancel_at(open.valid_until) => {
+                Some(open.own.id)
+            }
             _ => None,
         }
     }
 
-    /// Counts a write of our name's register, so that followers read it again even if the hint is lost.
-    pub(super) fn count_card(&mut self) {
-        if let Session::Open(open) = &mut self.session {
-            open.own.record.card += 1;
+    /// Counts a write of our node register, so that followers read it again even if the hint is lost.
+    pub(super) fn count_node_write(&mut self) {
+        if let SessionStage::Open(open) = &mut self.session.stage {
+            open.own.record.node_writes += 1;
         }
     }
 
-    /// Counts a role given up, so that followers look again even if the hint is lost.
+    /// Counts a resigned role, so that followers read it again even if the hint is lost.
     pub(super) fn count_freed(&mut self, role: &Name) {
-        if let Session::Open(open) = &mut self.session {
+        if let SessionStage::Open(open) = &mut self.session.stage {
             let record = &mut open.own.record;
             record.freed += 1;
             record.freed_lately.push(role.clone());
-            let excess = record.freed_lately.len().saturating_sub(RECENTLY);
+            let excess = record.freed_lately.len().saturating_sub(MAX_FREED_LATELY);
             record.freed_lately.drain(..excess);
         }
     }
 
-    /// From then on no beat is sent or counted any more.
-    fn gives_up_at(&self, valid_until: Time) -> Time {
-        if self.mutated(Mutant::BeatAfterCancel) { valid_until } else { self.cancel_at(valid_until) }
-    }
-
-    /// How long a beat of that session counts, from before it was sent.
-    fn hold(&self, record: &SessionRecord) -> Duration {
-        self.config.timing.hold_under(record.takeover)
-    }
-
-    fn cancel_at(&self, valid_until: Time) -> Time {
-        valid_until.before(self.config.timing.stop_grace)
-    }
-
     pub(super) fn session_wake(&self) -> Time {
-        match &self.session {
-            Session::None { retry_at } if self.run == Run::Running && self.cluster_ready() => *retry_at,
-            Session::Attesting { since, .. } => since.after(self.config.timing.op_timeout),
-            Session::Open(open) if open.beating.is_none() => {
-                open.next_beat.min(self.gives_up_at(open.valid_until))
+        match &self.session.stage {
+            SessionStage::None { retry_at }
+                if self.lifecycle == Lifecycle::Running && self.cluster_ready() =>
+            {
+                *retry_at
             }
-            Session::Open(open) => self.gives_up_at(open.valid_until),
-            Session::Ending { valid_until, .. } if *valid_until > self.now.time => *valid_until,
-            Session::Closing { writing: None, retry_at, .. } => *retry_at,
+            SessionStage::AcquiringLock { since, .. } => since.after(self.rules.timing().op_timeout),
+            SessionStage::Open(open) if open.pending_beat.is_none() => {
+                open.next_beat.min(self.rules.beats_end_at(open.valid_until))
+            }
+            SessionStage::Open(open) => self.rules.beats_end_at(open.valid_until),
+            SessionStage::Ending { valid_until, .. } if *valid_until > self.now.time => *valid_until,
+            SessionStage::Closing { writing: None, retry_at, .. } => *retry_at,
             _ => Time::NEVER,
         }
     }
 
     /// Rule 6: the work is told to stop at `deadline − stop_grace`; at the deadline every tenure is over.
-    pub(super) fn pass_deadlines(&mut self, cx: &mut Cx<'_>) {
-        if self.mutated(Mutant::BooleanLeadership) {
+    pub(super) fn expire_session(&mut self, ctx: &mut StepContext<'_>) {
+        if !self.rules.deadlines_count() {
             return;
         }
-        if let Session::Open(open) = &self.session
-            && self.now.time >= self.gives_up_at(open.valid_until)
+        if let SessionStage::Open(open) = &self.session.stage
+            && self.now.time >= self.rules.beats_end_at(open.valid_until)
         {
-            self.end_session(Reason::LeaseExpired, Cut::AtDeadline, cx);
+            self.end_session(Reason::LeaseExpired, EndMode::AtDeadline, ctx);
         }
-        if let Session::Ending { valid_until, reason, .. } = self.session
+        if let SessionStage::Ending { valid_until, reason, .. } = self.session.stage
             && self.now.time >= valid_until
         {
-            self.lose_all(reason, cx);
+            self.lose_all(reason, ctx);
         }
     }
 
-    pub(super) fn drive_session(&mut self, cx: &mut Cx<'_>) {
-        match &self.session {
-            Session::None { retry_at } => {
+    pub(super) fn drive_session(&mut self, ctx: &mut StepContext<'_>) {
+        match &self.session.stage {
+            SessionStage::None { retry_at } => {
                 let due = self.now.time >= *retry_at;
-                if self.run == Run::Stopping {
+                if self.lifecycle == Lifecycle::Stopping {
                     self.finish();
                 } else if due && self.cluster_ready() {
-                    self.attest(1, cx);
+                    self.acquire_lock(1, ctx);
                 }
             }
-            Session::Attesting { id, since, tries } => {
+            SessionStage::AcquiringLock { id, since, tries } => {
                 let tries = *tries;
-                let (id, late) = (*id, self.now.time >= since.after(self.config.timing.op_timeout));
-                if self.run == Run::Stopping {
-                    cx.out.push(Output::Release { session: id });
+                let (id, late) = (*id, self.now.time >= since.after(self.rules.timing().op_timeout));
+                if self.stays_out() && self.lifecycle == Lifecycle::Running {
+                    ctx.out.push(Output::ReleaseLock { session: id });
+                    self.session.stage = SessionStage::None { retry_at: self.now.time };
+                } else if self.lifecycle == Lifecycle::Stopping {
+                    ctx.out.push(Output::ReleaseLock { session: id });
                     self.finish();
-                } else if late && self.config.timing.takeover == Takeover::OnDisconnect && tries < ATTESTS {
+                } else if late && self.rules.timing().takeover == Takeover::OnDisconnect && tries < LOCK_TRIES
+                {
                     // The connection that is to hold it may be on its way.
-                    cx.out.push(Output::Release { session: id });
-                    self.attest(tries + 1, cx);
+                    ctx.out.push(Output::ReleaseLock { session: id });
+                    self.acquire_lock(tries + 1, ctx);
                 } else if late {
-                    self.open(id, None, cx);
+                    self.open(id, None, ctx);
                 }
             }
-            Session::Opening { .. } => {
-                if self.run == Run::Stopping {
+            SessionStage::Opening { .. } => {
+                if self.lifecycle == Lifecycle::Stopping {
                     self.close_opening();
-                    self.drive_closing(cx);
+                    self.drive_closing(ctx);
                 }
             }
-            Session::Open(_) => self.drive_open(cx),
-            Session::Ending { .. } => self.drive_ending(cx),
-            Session::Closing { .. } => self.drive_closing(cx),
+            SessionStage::Open(_) => self.drive_open(ctx),
+            SessionStage::Ending { .. } => self.drive_ending(ctx),
+            SessionStage::Closing { .. } => self.drive_closing(ctx),
         }
     }
 
     fn finish(&mut self) {
-        self.run = Run::Stopped;
-        self.session = Session::None { retry_at: self.now.time };
+        self.lifecycle = Lifecycle::Stopped;
+        self.session.stage = SessionStage::None { retry_at: self.now.time };
     }
 
-    fn attest(&mut self, tries: u32, cx: &mut Cx<'_>) {
-        let id = SessionId(cx.entropy.nonce());
-        self.session = Session::Attesting { id, since: self.now.time, tries };
-        cx.out.push(Output::Attest { session: id, takeover: self.config.timing.takeover });
+    fn acquire_lock(&mut self, tries: u32, ctx: &mut StepContext<'_>) {
+        let id = SessionId(ctx.entropy.nonce());
+        self.session.stage = SessionStage::AcquiringLock { id, since: self.now.time, tries };
+        ctx.out.push(Output::AcquireLock { session: id, takeover: self.rules.timing().takeover });
     }
 
-    pub(super) fn attested(&mut self, session: SessionId, witness: Option<Witness>, cx: &mut Cx<'_>) {
-        if matches!(&self.session, Session::Attesting { id, .. } if *id == session)
-            && self.run == Run::Running
+    pub(super) fn lock_acquired(
+        &mut self,
+        session: SessionId,
+        lock: Option<LivenessLock>,
+        ctx: &mut StepContext<'_>,
+    ) {
+        if matches!(&self.session.stage, SessionStage::AcquiringLock { id, .. } if *id == session)
+            && self.lifecycle == Lifecycle::Running
         {
-            self.open(session, witness, cx);
+            self.open(session, lock, ctx);
         }
     }
 
-    /// Rule 2: one write opens a session id. Without anybody who sees the connection, only the lease can count, and the
+    /// Rule 2: one write opens a session id. Without a liveness lock of the connection, only the lease can count, and the
     /// record says so: both sides know.
-    fn open(&mut self, id: SessionId, witness: Option<Witness>, cx: &mut Cx<'_>) {
-        let timing = &self.config.timing;
-        let takeover = match &witness {
-            Some(witness) if witness.connection => timing.takeover,
+    fn open(&mut self, id: SessionId, lock: Option<LivenessLock>, ctx: &mut StepContext<'_>) {
+        let timing = self.rules.timing();
+        let takeover = match &lock {
+            Some(lock) if lock.connection => timing.takeover,
             _ => Takeover::Strict,
         };
         if takeover != timing.takeover {
-            cx.event(Event::NoWitness { session: id });
+            ctx.event(Event::NoLivenessLock { session: id });
         }
         let record = SessionRecord {
-            node: self.config.node.clone(),
+            node: self.node.clone(),
             beat: 1,
             freed: 0,
             freed_lately: Vec::new(),
-            card: 0,
+            node_writes: 0,
+            holds_back: !self.may_claim_all(),
             ttl: timing.ttl,
             takeover,
             grace: timing.grace,
-            witness,
+            liveness_lock: lock,
             state: SessionState::Live,
             beat_at: self.now.wall,
         };
-        let own = Own { id, version: Some(cx.version()), record, unsure: Vec::new() };
-        self.send_opening(own, cx);
+        let own = OwnRegister { id, version: Some(ctx.version()), record, unacknowledged: Vec::new() };
+        self.send_opening(own, ctx);
     }
 
-    fn send_opening(&mut self, own: Own, cx: &mut Cx<'_>) {
+    fn send_opening(&mut self, own: OwnRegister, ctx: &mut StepContext<'_>) {
         let put = own.version.map(|version| (version, Record::Session(own.record.clone())));
-        let witnessed = own.record.takeover == Takeover::OnDisconnect;
-        let write = Write { key: self.session_key(own.id), expect: None, put, ring: false, witnessed };
-        let op = self.send_writes(vec![write], Purpose::Open, cx);
-        self.session = Session::Opening { op, sent_at: self.now.time, own };
+        let requires_lock = own.record.takeover == Takeover::OnDisconnect;
+        let write = Write { key: self.session_key(own.id), expect: None, put, notify: false, requires_lock };
+        let op = self.send_writes(vec![write], Purpose::Open, ctx);
+        self.session.stage = SessionStage::Opening { op, sent_at: self.now.time, own };
     }
 
     pub(super) fn session_key(&self, id: SessionId) -> Key {
         Key::Session(self.epoch().unwrap_or_default(), id)
     }
 
-    pub(super) fn opened(&mut self, op: OpId, outcome: &Outcome, cx: &mut Cx<'_>) {
-        let Session::Opening { op: awaited, sent_at, own } = &self.session else { return };
+    pub(super) fn open_answered(&mut self, op: OpId, outcome: &Outcome, ctx: &mut StepContext<'_>) {
+        let SessionStage::Opening { op: awaited, sent_at, own } = &self.session.stage else { return };
         if *awaited != op {
             return;
         }
         let (sent_at, own) = (*sent_at, own.clone());
-        let valid_until = sent_at.after(self.hold(&own.record));
+        let valid_until = sent_at.after(self.rules.validity(&own.record));
         match outcome {
-            Outcome::Applied if self.now.time < self.cancel_at(valid_until) => {
-                self.start_beating(own, sent_at, cx)
+            Outcome::Applied if self.now.time < self.rules.cancel_at(valid_until) => {
+                self.start_beating(own, sent_at, ctx)
             }
-            Outcome::Failed(_) if self.mutated(Mutant::OpeningSentTwice) => self.send_opening(own, cx),
-            Outcome::Conflict(Some(_)) if self.mutated(Mutant::OpeningSentTwice) => {
+            Outcome::Failed(_) if !self.rules.abandons_openings() => self.send_opening(own, ctx),
+            Outcome::Conflict(Some(_)) if !self.rules.abandons_openings() => {
                 // "It is there, so it must have been ours."
-                self.start_beating(own, self.now.time, cx);
+                self.start_beating(own, self.now.time, ctx);
             }
             _ => {
-                cx.out.push(Output::Release { session: own.id });
-                self.session = Session::None { retry_at: self.now.time.after(self.retry_delay()) };
+                ctx.out.push(Output::ReleaseLock { session: own.id });
+                self.session.stage =
+                    SessionStage::None { retry_at: self.now.time.after(self.rules.retry_delay()) };
             }
         }
     }
 
-    fn start_beating(&mut self, own: Own, sent_at: Time, cx: &mut Cx<'_>) {
-        let valid_until = sent_at.after(self.hold(&own.record));
-        let next_beat = sent_at.after(self.config.timing.beat);
-        cx.event(Event::SessionOpened { session: own.id });
-        cx.out.push(Output::Valid { until: valid_until });
-        self.session = Session::Open(Open { own, valid_until, next_beat, beating: None, in_doubt: false });
+    fn start_beating(&mut self, own: OwnRegister, sent_at: Time, ctx: &mut StepContext<'_>) {
+        let valid_until = sent_at.after(self.rules.validity(&own.record));
+        let next_beat = sent_at.after(self.rules.timing().beat);
+        ctx.event(Event::SessionOpened { session: own.id });
+        ctx.out.push(Output::Valid { until: valid_until });
+        self.session.stage = SessionStage::Open(OpenSession {
+            own,
+            valid_until,
+            next_beat,
+            pending_beat: None,
+            in_doubt: false,
+        });
         self.consider_all();
     }
 
-    fn drive_open(&mut self, cx: &mut Cx<'_>) {
-        let Session::Open(open) = &self.session else { return };
-        if self.run == Run::Stopping && self.working.is_empty() {
-            self.end_session(Reason::Shutdown, Cut::AtOnce, cx);
-            self.drive_ending(cx);
-        } else if open.beating.is_none() && self.now.time >= open.next_beat {
-            self.beat(cx);
+    fn drive_open(&mut self, ctx: &mut StepContext<'_>) {
+        let SessionStage::Open(open) = &self.session.stage else { return };
+        if self.stays_out() {
+            // It was being opened when the register told of a newer protocol.
+            self.end_session(Reason::NewerProtocol, EndMode::AtOnce, ctx);
+            self.drive_ending(ctx);
+        } else if self.lifecycle == Lifecycle::Stopping && !self.roles.any_working() {
+            self.end_session(Reason::Shutdown, EndMode::AtOnce, ctx);
+            self.drive_ending(ctx);
+        } else if open.pending_beat.is_none() && self.now.time >= open.next_beat {
+            self.beat(ctx);
         }
     }
 
     /// Rule 1: the instant counts that was read before this very beat was sent.
-    fn beat(&mut self, cx: &mut Cx<'_>) {
-        let version = cx.version();
-        let (wall, sent_at, beat) = (self.now.wall, self.now.time, self.config.timing.beat);
-        let lowered = self.mutated(Mutant::TtlLowered).then(|| self.config.timing.ttl / 2);
-        let Session::Open(open) = &mut self.session else { return };
+    fn beat(&mut self, ctx: &mut StepContext<'_>) {
+        let version = ctx.version();
+        let (wall, sent_at, beat) = (self.now.wall, self.now.time, self.rules.timing().beat);
+        let holds_back = !self.may_claim_all();
+        let SessionStage::Open(open) = &mut self.session.stage else { return };
         open.own.record.beat += 1;
+        open.own.record.holds_back = holds_back;
         open.own.record.beat_at = wall;
-        if let Some(ttl) = lowered {
-            open.own.record.ttl = ttl;
-        }
+        open.own.record.ttl = self.rules.beat_ttl(open.own.record.ttl);
         let (id, expect, record) = (open.own.id, open.own.version, open.own.record.clone());
-        let witnessed = record.takeover == Takeover::OnDisconnect && !self.mutated(Mutant::BeatUnproven);
+        let requires_lock = self.rules.beat_is_proven(record.takeover);
         let put = Some((version, Record::Session(record)));
-        let write = Write { key: self.session_key(id), expect, put, ring: false, witnessed };
-        let op = self.send_writes(vec![write], Purpose::Beat, cx);
-        if let Session::Open(open) = &mut self.session {
+        let write = Write { key: self.session_key(id), expect, put, notify: false, requires_lock };
+        let op = self.send_writes(vec![write], Purpose::Beat, ctx);
+        if let SessionStage::Open(open) = &mut self.session.stage {
             open.next_beat = sent_at.after(beat);
-            open.beating = Some(Beating { op, sent_at, version });
+            open.pending_beat = Some(PendingBeat { op, sent_at, version });
         }
     }
 
-    pub(super) fn beaten(&mut self, op: OpId, outcome: Outcome, cx: &mut Cx<'_>) {
-        let outcome = match outcome {
-            Outcome::Failed(_) if self.mutated(Mutant::UnknownIsSuccess) => Outcome::Applied,
-            outcome => outcome,
+    pub(super) fn beat_answered(&mut self, op: OpId, outcome: Outcome, ctx: &mut StepContext<'_>) {
+        let outcome = self.rules.beat_outcome(outcome);
+        let SessionStage::Open(open) = &mut self.session.stage else { return };
+        let Some(pending_beat) = open.pending_beat.take_if(|pending_beat| pending_beat.op == op) else {
+            return;
         };
-        let Session::Open(open) = &mut self.session else { return };
-        let Some(beating) = open.beating.take_if(|beating| beating.op == op) else { return };
         match outcome {
-            Outcome::Applied => self.extend(&beating, cx),
+            Outcome::Applied => self.extend(&pending_beat, ctx),
             Outcome::Conflict(found) => {
-                open.own.unsure.push(beating.version);
-                self.beat_refused(found, cx);
+                open.own.unacknowledged.push(pending_beat.version);
+                self.beat_refused(found, ctx);
             }
-            // The witness is taken once for each session, and never again: the next beats could not be proven either.
-            Outcome::Failed(Fate::Severed) => self.end_session(Reason::Disconnected, Cut::AtDeadline, cx),
+            // The liveness lock is taken once for each session, and never again: the next beats could not be proven either.
+            Outcome::Failed(Fate::Severed) => {
+                self.end_session(Reason::Disconnected, EndMode::AtDeadline, ctx)
+            }
             Outcome::Failed(fate) => {
                 if fate == Fate::Unknown {
-                    open.own.unsure.push(beating.version);
+                    open.own.unacknowledged.push(pending_beat.version);
                 }
-                self.doubt(beating.sent_at, cx);
+                self.beat_failed(pending_beat.sent_at, ctx);
             }
         }
     }
 
-    fn extend(&mut self, beating: &Beating, cx: &mut Cx<'_>) {
-        let from = if self.mutated(Mutant::ValidityFromReply) { self.now.time } else { beating.sent_at };
-        let Session::Open(open) = &self.session else { return };
-        let until = from.after(self.hold(&open.own.record));
-        let Session::Open(open) = &mut self.session else { return };
-        open.own.version = Some(beating.version);
-        open.own.unsure.clear();
-        open.valid_until = open.valid_until.max(until);
+    fn extend(&mut self, pending_beat: &PendingBeat, ctx: &mut StepContext<'_>) {
+        let from = self.rules.beat_counts_from(pending_beat.sent_at, self.now.time);
+        let SessionStage::Open(open) = &self.session.stage else { return };
+        let until = from.after(self.rules.validity(&open.own.record));
+        // While the store may have lost something, a beat proves nothing before a poll has shown what is left.
+        let counts = !self.poll.is_suspect();
+        let SessionStage::Open(open) = &mut self.session.stage else { return };
+        open.own.version = Some(pending_beat.version);
+        open.own.unacknowledged.clear();
+        if counts {
+            open.valid_until = open.valid_until.max(until);
+        }
         let cleared = std::mem::take(&mut open.in_doubt);
-        cx.out.push(Output::Valid { until: open.valid_until });
+        ctx.out.push(Output::Valid { until: open.valid_until });
         if cleared {
-            cx.event(Event::Certain);
+            ctx.event(Event::Certain);
         }
     }
 
-    /// The register holds something else: one of our own beats whose answer was lost, or the end.
-    fn beat_refused(&mut self, found: Option<Entry>, cx: &mut Cx<'_>) {
-        if self.mutated(Mutant::UnconditionalRenew) {
-            let Session::Open(open) = &mut self.session else { return };
+    /// The register holds something else: one of our own beats whose reply was lost, or the end.
+    fn beat_refused(&mut self, found: Option<Entry>, ctx: &mut StepContext<'_>) {
+        if !self.rules.renews_only_own_versions() {
+            let SessionStage::Open(open) = &mut self.session.stage else { return };
             open.own.version = found.map(|entry| entry.version);
-            return self.beat(cx);
+            return self.beat(ctx);
         }
-        let unnoticed = self.mutated(Mutant::CloneUnnoticed);
-        let Session::Open(open) = &mut self.session else { return };
+        let unnoticed = !self.rules.notices_clones();
+        let SessionStage::Open(open) = &mut self.session.stage else { return };
         match open.own.recognise(found.as_ref()) {
             // It proves nothing about time that we may count; but we know where to go on.
-            Found::Mine(version) => {
+            Recognised::Mine(version) => {
                 open.own.version = Some(version);
-                self.beat(cx);
+                self.beat(ctx);
             }
-            Found::Over => self.end_session(Reason::Expelled, Cut::RegisterGone, cx),
-            Found::Cloned if unnoticed => {
+            Recognised::Over => self.end_session(Reason::Expelled, EndMode::RegisterGone, ctx),
+            Recognised::Cloned if unnoticed => {
                 open.own.version = found.map(|entry| entry.version);
-                self.beat(cx);
+                self.beat(ctx);
             }
-            Found::Cloned => self.end_session(Reason::Cloned, Cut::RegisterGone, cx),
-            Found::Gone => {
-                if self.config.class == super::Class::C {
-                    self.quarantine(cx);
+            Recognised::Cloned => {
+                if self.rules.store_can_forget() {
+                    // Or the store went back to an older beat of ours.
+                    self.quarantine(ctx);
                 }
-                self.end_session(Reason::Forgotten, Cut::AtOnce, cx);
+                self.end_session(Reason::Cloned, EndMode::RegisterGone, ctx);
+            }
+            Recognised::Gone => {
+                if self.rules.store_can_forget() {
+                    self.quarantine(ctx);
+                }
+                self.end_session(Reason::Forgotten, EndMode::AtOnce, ctx);
             }
         }
     }
 
-    fn doubt(&mut self, sent_at: Time, cx: &mut Cx<'_>) {
-        let retry = self.now.time.after(self.retry_delay());
-        let timed_out = self.now.time >= sent_at.after(self.config.timing.op_timeout);
+    fn beat_failed(&mut self, sent_at: Time, ctx: &mut StepContext<'_>) {
+        let retry = self.now.time.after(self.rules.retry_delay());
+        let timed_out = self.now.time >= sent_at.after(self.rules.timing().op_timeout);
         let now = self.now.time;
-        let Session::Open(open) = &mut self.session else { return };
+        let SessionStage::Open(open) = &mut self.session.stage else { return };
         // After a timeout time is short: at once. After an error: shortly.
         open.next_beat =
-            if timed_out { now } else { retry.min(sent_at.after(self.config.timing.beat)).max(now) };
+            if timed_out { now } else { retry.min(sent_at.after(self.rules.timing().beat)).max(now) };
         if !std::mem::replace(&mut open.in_doubt, true) {
-            cx.event(Event::InDoubt);
+            ctx.event(Event::InDoubt);
         }
     }
 
-    /// Ends the session in use, if one is open: no beat is sent or counted any more.
-    pub(super) fn end_session(&mut self, reason: Reason, cut: Cut, cx: &mut Cx<'_>) {
-        let (own, valid_until) = match &mut self.session {
-            Session::Open(open) => {
-                if let Some(beating) = open.beating.take() {
-                    open.own.unsure.push(beating.version);
+    /// Ends the session in use, if one is open: no beat is sent or counted from now on.
+    pub(super) fn end_session(&mut self, reason: Reason, mode: EndMode, ctx: &mut StepContext<'_>) {
+        let (own, valid_until) = match &mut self.session.stage {
+            SessionStage::Open(open) => {
+                if let Some(pending_beat) = open.pending_beat.take() {
+                    open.own.unacknowledged.push(pending_beat.version);
                 }
                 (open.own.clone(), open.valid_until)
             }
-            Session::Ending { own, valid_until, .. } if cut != Cut::AtDeadline => (own.clone(), *valid_until),
-            Session::Opening { own, .. } if cut == Cut::RegisterGone => {
-                cx.out.push(Output::Release { session: own.id });
-                self.session = Session::None { retry_at: self.now.time.after(self.retry_delay()) };
+            SessionStage::Ending { own, valid_until, .. } if mode != EndMode::AtDeadline => {
+                (own.clone(), *valid_until)
+            }
+            SessionStage::Opening { own, .. } if mode == EndMode::RegisterGone => {
+                ctx.out.push(Output::ReleaseLock { session: own.id });
+                self.session.stage =
+                    SessionStage::None { retry_at: self.now.time.after(self.rules.retry_delay()) };
                 return;
             }
             _ => return,
         };
-        self.session = Session::Ending { own, valid_until, gone: cut == Cut::RegisterGone, reason };
-        self.abandon_claims(cx);
-        match cut {
-            Cut::AtDeadline => self.drain_forced(reason, cx),
-            Cut::AtOnce | Cut::RegisterGone => self.lose_all(reason, cx),
+        self.session.stage =
+            SessionStage::Ending { own, valid_until, gone: mode == EndMode::RegisterGone, reason };
+        self.abandon_claims(ctx);
+        match mode {
+            EndMode::AtDeadline => self.drain_forced(reason, ctx),
+            EndMode::AtOnce | EndMode::RegisterGone => self.lose_all(reason, ctx),
         }
     }
 
     /// Rule 6: work that will not stop means neither resign nor close.
-    fn drive_ending(&mut self, cx: &mut Cx<'_>) {
-        let Session::Ending { own, gone, reason, .. } = &self.session else { return };
-        if !self.working.is_empty() && !self.mutated(Mutant::ReleaseBeforeStopped) {
+    fn drive_ending(&mut self, ctx: &mut StepContext<'_>) {
+        let SessionStage::Ending { own, gone, reason, .. } = &self.session.stage else { return };
+        if !self.rules.may_give_up(self.roles.any_working()) {
             return;
         }
         let (own, gone, reason) = (own.clone(), *gone, *reason);
-        self.lose_all(reason, cx);
+        self.lose_all(reason, ctx);
         if gone {
-            self.over(own.id, reason, cx);
-        } else if self.mutated(Mutant::ExpiredLeftOpen) && self.run == Run::Running {
-            self.session = Session::None { retry_at: self.now.time };
+            self.session_over(own.id, reason, ctx);
+        } else if !self.rules.closes_expired_sessions() && self.lifecycle == Lifecycle::Running {
+            self.session.stage = SessionStage::None { retry_at: self.now.time };
         } else {
-            self.session = Session::Closing { own, writing: None, retry_at: self.now.time, reason };
-            self.drive_closing(cx);
+            self.session.stage =
+                SessionStage::Closing { own, writing: None, retry_at: self.now.time, reason };
+            self.drive_closing(ctx);
         }
     }
 
     /// An opening that may yet be applied is closed like a session.
     fn close_opening(&mut self) {
-        let Session::Opening { own, .. } = &self.session else { return };
+        let SessionStage::Opening { own, .. } = &self.session.stage else { return };
         let mut own = own.clone();
-        own.unsure.extend(own.version.take());
-        self.session =
-            Session::Closing { own, writing: None, retry_at: self.now.time, reason: Reason::Shutdown };
+        own.unacknowledged.extend(own.version.take());
+        self.session.stage =
+            SessionStage::Closing { own, writing: None, retry_at: self.now.time, reason: Reason::Shutdown };
     }
 
-    fn drive_closing(&mut self, cx: &mut Cx<'_>) {
-        let Session::Closing { own, writing: None, retry_at, .. } = &self.session else { return };
+    fn drive_closing(&mut self, ctx: &mut StepContext<'_>) {
+        let SessionStage::Closing { own, writing: None, retry_at, reason } = &self.session.stage else {
+            return;
+        };
         if self.now.time < *retry_at {
             return;
         }
-        let record =
-            SessionRecord { state: SessionState::Closed, beat_at: self.now.wall, ..own.record.clone() };
-        let version = cx.version();
+        // A session that ran out ended with its last beat, and not when its owner got round to closing it.
+        let beat_at = if *reason == Reason::Shutdown { self.now.wall } else { own.record.beat_at };
+        let record = SessionRecord { state: SessionState::Closed, beat_at, ..own.record.clone() };
+        let version = ctx.version();
         let put = Some((version, Record::Session(record)));
-        let write =
-            Write { key: self.session_key(own.id), expect: own.version, put, ring: true, witnessed: false };
-        let op = self.send_writes(vec![write], Purpose::Close, cx);
-        if let Session::Closing { writing, .. } = &mut self.session {
+        let write = Write {
+            key: self.session_key(own.id),
+            expect: own.version,
+            put,
+            notify: true,
+            requires_lock: false,
+        };
+        let op = self.send_writes(vec![write], Purpose::Close, ctx);
+        if let SessionStage::Closing { writing, .. } = &mut self.session.stage {
             *writing = Some(op);
         }
     }
 
-    pub(super) fn closed(&mut self, op: OpId, outcome: Outcome, cx: &mut Cx<'_>) {
-        let retry = self.now.time.after(self.retry_delay());
+    pub(super) fn close_answered(&mut self, op: OpId, outcome: Outcome, ctx: &mut StepContext<'_>) {
+        let retry = self.now.time.after(self.rules.retry_delay());
         let now = self.now.time;
-        let Session::Closing { own, writing, retry_at, reason } = &mut self.session else { return };
+        let SessionStage::Closing { own, writing, retry_at, reason } = &mut self.session.stage else {
+            return;
+        };
         if writing.take_if(|awaited| *awaited == op).is_none() {
             return;
         }
         let (id, reason) = (own.id, *reason);
         match outcome {
-            Outcome::Applied => self.over(id, reason, cx),
+            Outcome::Applied => self.session_over(id, reason, ctx),
             Outcome::Failed(_) => *retry_at = retry,
             Outcome::Conflict(found) => match own.recognise(found.as_ref()) {
-                Found::Mine(version) => (own.version, *retry_at) = (Some(version), now),
+                Recognised::Mine(version) => (own.version, *retry_at) = (Some(version), now),
                 // Absent is not over: a late opening or claim could still arrive. Close it where nothing is.
-                Found::Gone => (own.version, *retry_at) = (None, now),
-                Found::Over => self.over(id, reason, cx),
+                Recognised::Gone => (own.version, *retry_at) = (None, now),
+                Recognised::Over => self.session_over(id, reason, ctx),
                 // The twin's session is none of ours to call over.
-                Found::Cloned => self.over(id, Reason::Cloned, cx),
+                Recognised::Cloned => self.session_over(id, Reason::Cloned, ctx),
             },
         }
     }
 
     /// Over is final: the id is never used again.
-    fn over(&mut self, id: SessionId, reason: Reason, cx: &mut Cx<'_>) {
-        cx.event(Event::SessionOver { session: id, reason });
-        cx.out.push(Output::Release { session: id });
-        self.session = Session::None { retry_at: self.now.time };
+    fn session_over(&mut self, id: SessionId, reason: Reason, ctx: &mut StepContext<'_>) {
+        ctx.event(Event::SessionOver { session: id, reason });
+        ctx.out.push(Output::ReleaseLock { session: id });
+        self.session.stage = SessionStage::None { retry_at: self.now.time };
         if matches!(reason, Reason::Cloned) {
-            // A twin lives under it: it is anybody's but ours, and watched like anybody's.
-            self.watch_session(id);
+            // A twin lives under it: we watch it like the session of any other node.
+            self.track_session(id);
         } else {
-            self.note_over(id, cx);
+            self.mark_over(id, ctx);
         }
-        if self.run == Run::Stopping {
+        if self.lifecycle == Lifecycle::Stopping {
             self.finish();
         }
     }
 
     /// What a read of our own session tells. It never extends anything; it may end it.
-    pub(super) fn saw_own_session(&mut self, found: &Entry, cx: &mut Cx<'_>) {
+    pub(super) fn observe_own_session(&mut self, found: &Entry, ctx: &mut StepContext<'_>) {
         if matches!(&found.value, Record::Session(record) if record.state != SessionState::Live)
-            && matches!(self.session, Session::Open(_) | Session::Ending { .. })
+            && matches!(self.session.stage, SessionStage::Open(_) | SessionStage::Ending { .. })
         {
-            self.end_session(Reason::Expelled, Cut::RegisterGone, cx);
+            self.end_session(Reason::Expelled, EndMode::RegisterGone, ctx);
         }
-        if self.mutated(Mutant::ValidityFromRead) {
-            let until = self.now.time.after(self.config.timing.hold());
-            if let Session::Open(open) = &mut self.session {
+        if !self.rules.reads_extend_nothing() {
+            let until = self.now.time.after(self.rules.timing().validity());
+            if let SessionStage::Open(open) = &mut self.session.stage {
                 open.valid_until = open.valid_until.max(until);
             }
         }
@@ -539,7 +589,8 @@ impl Engine {
 }
 
 /// What a register of ours was found to hold.
-enum Found {
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Recognised {
     /// One of our own values, alive.
     Mine(Version),
     /// The end.
@@ -550,20 +601,24 @@ enum Found {
     Gone,
 }
 
-impl Own {
-    fn recognise(&self, found: Option<&Entry>) -> Found {
-        let Some(entry) = found else { return Found::Gone };
-        let Record::Session(record) = &entry.value else { return Found::Cloned };
+impl OwnRegister {
+    fn recognise(&self, found: Option<&Entry>) -> Recognised {
+        let Some(entry) = found else { return Recognised::Gone };
+        let Record::Session(record) = &entry.value else { return Recognised::Cloned };
         if record.state != SessionState::Live {
-            Found::Over
-        } else if self.unsure.contains(&entry.version) || self.version == Some(entry.version) {
-            Found::Mine(entry.version)
+            Recognised::Over
+        } else if self.unacknowledged.contains(&entry.version) || self.version == Some(entry.version) {
+            Recognised::Mine(entry.version)
         } else {
-            Found::Cloned
+            Recognised::Cloned
         }
     }
 }
 
-#[cfg(feature = "canon")]
-#[path = "canon/session.rs"]
-mod canon;
+#[cfg(feature = "canonical")]
+#[path = "canonical/session.rs"]
+mod canonical;
+
+#[cfg(test)]
+#[path = "tests/session.rs"]
+mod tests;

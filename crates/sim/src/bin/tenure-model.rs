@@ -1,5 +1,5 @@
 //! Runs worlds of the exhaustive model by name (all that every test run exhausts, if none is named), and prints what
-//! was searched. A number limits the states of each; `--mistakes` shows instead how each known mistake is caught.
+//! was searched. A number limits the states of each; `--mutants` shows instead how each known mutant is caught.
 
 use std::process::ExitCode;
 
@@ -9,8 +9,8 @@ fn main() -> ExitCode {
     let (limits, wanted): (Vec<String>, Vec<String>) =
         std::env::args().skip(1).partition(|argument| argument.parse::<usize>().is_ok());
     let limit = limits.first().and_then(|limit| limit.parse().ok()).unwrap_or(usize::MAX);
-    if wanted.first().is_some_and(|argument| argument == "--mistakes") {
-        return mistakes(limit, &wanted[1..]);
+    if wanted.first().is_some_and(|argument| argument == "--mutants") {
+        return mutants(limit, &wanted[1..]);
     }
     let known = if wanted.is_empty() { configs::all() } else { configs::every() };
     let chosen =
@@ -26,9 +26,9 @@ fn main() -> ExitCode {
     code
 }
 
-fn mistakes(limit: usize, wanted: &[String]) -> ExitCode {
+fn mutants(limit: usize, wanted: &[String]) -> ExitCode {
     let mut code = ExitCode::SUCCESS;
-    for (mutant, world) in configs::mistakes() {
+    for (mutant, world) in configs::mutants() {
         if !wanted.is_empty() && !wanted.contains(&format!("{mutant:?}")) {
             continue;
         }

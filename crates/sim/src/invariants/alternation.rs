@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use tenure_core::{Event, Name, Token};
 
-use super::{PerProcess, Verdict};
+use super::{CheckResult, PerProcess};
 use crate::process::Pid;
 
 /// What each process leads, by what it said.
@@ -16,7 +16,7 @@ impl Alternation {
         self.0.begun(pid, twin_of);
     }
 
-    pub(super) fn event(&mut self, pid: Pid, event: &Event) -> Verdict {
+    pub(super) fn event(&mut self, pid: Pid, event: &Event) -> CheckResult {
         let led = self.0.get(pid);
         match event {
             Event::Elected { role, token } => match led.insert(role.clone(), *token) {

@@ -1,5 +1,5 @@
 //! An expulsion only of a version that the expeller received at least T(1+ρ) of its own clock before, or with
-//! evidence; and never of anybody who may still rely on its lease.
+//! evidence; and never of a node that may still rely on its lease.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -8,9 +8,9 @@ use tenure_core::{
     Entry, Evidence, Input, Key, Outcome, Record, Reply, SessionId, Takeover, Time, Version, Write,
 };
 
-use super::{Act, PerProcess, Sent, Verdict};
+use super::{CheckResult, PerProcess, SentBatch, WriteKind};
 use crate::process::Pid;
-use crate::scene::Scene;
+use crate::world_state::WorldState;
 
 /// So many versions of a session are remembered: more than any stale read, or a flood of late answers, reaches back to.
 const REMEMBERED: usize = 128;
@@ -47,26 +47,26 @@ impl Expulsion {
                     }
                 }
             }
-            Input::Witnessed(evidence) => received.evidence.push((evidence.clone(), local)),
+            Input::Evidence(evidence) => received.evidence.push((evidence.clone(), local)),
             _ => {}
         }
     }
 
-    pub(super) fn sent(&mut self, scene: &Scene, sent: Sent<'_>) -> Verdict {
-        for write in sent.writes.iter().filter(|write| Act::of(write) == Act::Expel) {
+    pub(super) fn sent(&mut self, state: &WorldState, sent: SentBatch<'_>) -> CheckResult {
+        for write in sent.writes.iter().filter(|write| WriteKind::of(write) == WriteKind::Expel) {
             let (Key::Session(_, id), Some((_, Record::Session(record)))) = (&write.key, &write.put) else {
                 continue;
             };
             let Some(expected) = write.expect else { continue };
-            let timing = &scene.node(sent.pid).timing;
+            let timing = &state.node(sent.pid).timing;
             let received = self.received.get(sent.pid);
             let first = received.first(*id, expected);
             let watched = first.map(|first| sent.local.since(first));
-            let due = watched.is_some_and(|watched| watched >= timing.watch(record.ttl));
+            let due = watched.is_some_and(|watched| watched >= timing.expulsion_wait(record.ttl));
             if due {
                 continue;
             }
-            let grace = timing.watch(record.grace);
+            let grace = timing.expulsion_wait(record.grace);
             let silent = watched.is_some_and(|watched| watched >= grace);
             if !received.proves(*id, record, |told| silent || sent.local.since(told) >= grace) {
                 let ttl = record.ttl;
@@ -77,9 +77,9 @@ impl Expulsion {
         Ok(())
     }
 
-    pub(super) fn applied(&self, before: &Scene, pid: Option<Pid>, write: &Write) -> Verdict {
+    pub(super) fn applied(&self, before: &WorldState, pid: Option<Pid>, write: &Write) -> CheckResult {
         let Key::Session(_, id) = &write.key else { return Ok(()) };
-        if Act::of(write) != Act::Expel || !before.is_durable() {
+        if WriteKind::of(write) != WriteKind::Expel || before.has_lost_beats(*id) {
             return Ok(());
         }
         for (owner, process) in before.processes.iter().enumerate() {
@@ -118,14 +118,12 @@ impl Received {
     }
 
     fn proves(&self, id: SessionId, record: &Session, forgiven: impl Fn(Time) -> bool) -> bool {
-        let Some(named) = &record.witness else { return false };
+        let Some(named) = &record.liveness_lock else { return false };
         self.evidence.iter().any(|(evidence, at)| match evidence {
-            Evidence::Dead { session, witness } => {
-                *session == id && *witness == named.id && named.covers_work
-            }
-            Evidence::Disconnected { session, witness } => {
+            Evidence::Dead { session, lock } => *session == id && *lock == named.id && named.covers_work,
+            Evidence::Disconnected { session, lock } => {
                 let counts = record.takeover == Takeover::OnDisconnect && forgiven(*at);
-                *session == id && *witness == named.id && counts
+                *session == id && *lock == named.id && counts
             }
         })
     }

@@ -4,9 +4,9 @@ use std::collections::VecDeque;
 
 use tenure_core::{Input, Key, Name, OpId, Outcome, Record, Reply, SessionId, Time, Token};
 
-use super::{Act, PerProcess, Sent, Verdict};
+use super::{CheckResult, PerProcess, SentBatch, WriteKind};
 use crate::process::Pid;
-use crate::scene::Scene;
+use crate::world_state::WorldState;
 
 /// So many claims of a process are remembered: more than it has roles.
 const REMEMBERED: usize = 1024;
@@ -29,7 +29,6 @@ struct Claims {
     timely: VecDeque<(Name, Token, SessionId)>,
 }
 
-/// The claims of each process.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Grants(PerProcess<Claims>);
 
@@ -38,10 +37,10 @@ impl Grants {
         self.0.begun(pid, twin_of);
     }
 
-    pub(super) fn sent(&mut self, sent: Sent<'_>) {
+    pub(super) fn sent(&mut self, sent: SentBatch<'_>) {
         let claims = self.0.get(sent.pid);
         for (item, write) in sent.writes.iter().enumerate() {
-            if Act::of(write) != Act::Claim {
+            if WriteKind::of(write) != WriteKind::Claim {
                 continue;
             }
             let (Key::Named(_, _, name), Some((_, Record::Role(role)))) = (&write.key, &write.put) else {
@@ -62,13 +61,13 @@ impl Grants {
         }
     }
 
-    pub(super) fn received(&mut self, scene: &Scene, pid: Pid, local: Time, input: &Input) {
+    pub(super) fn received(&mut self, state: &WorldState, pid: Pid, local: Time, input: &Input) {
         let Input::Replied { op, reply: Reply::Written(outcomes) } = input else { return };
         let claims = self.0.get(pid);
         if claims.sent.is_empty() {
             return;
         }
-        let timeout = scene.node(pid).timing.op_timeout;
+        let timeout = state.node(pid).timing.op_timeout;
         for claim in claims.sent.iter().filter(|claim| claim.op == *op) {
             let applied = outcomes.get(claim.item) == Some(&Outcome::Applied);
             if applied && local.since(claim.sent) <= timeout {
@@ -81,8 +80,8 @@ impl Grants {
         }
     }
 
-    pub(super) fn elected(&mut self, scene: &Scene, pid: Pid, role: &Name, token: Token) -> Verdict {
-        let session = scene.processes[pid].engine.session().map(|session| session.0);
+    pub(super) fn elected(&mut self, state: &WorldState, pid: Pid, role: &Name, token: Token) -> CheckResult {
+        let session = state.processes[pid].engine.session().map(|session| session.0);
         let timely = &self.0.get(pid).timely;
         let found = timely.iter().find(|claim| claim.0 == *role && claim.1 == token);
         match found {

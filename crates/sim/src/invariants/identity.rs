@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 
 use tenure_core::{Event, Key, SessionId};
 
-use super::{Act, PerProcess, Sent, Verdict};
+use super::{CheckResult, PerProcess, SentBatch, WriteKind};
 use crate::process::Pid;
-use crate::scene::Scene;
+use crate::world_state::WorldState;
 
 /// Every id that was opened, and the session that each process uses.
 #[derive(Debug, Clone, Default)]
@@ -26,16 +26,17 @@ impl Identity {
         }
     }
 
-    pub(super) fn sent(&mut self, scene: &Scene, sent: Sent<'_>) -> Verdict {
-        for write in sent.writes.iter().filter(|write| Act::of(write) == Act::Open) {
+    pub(super) fn sent(&mut self, state: &WorldState, sent: SentBatch<'_>) -> CheckResult {
+        for write in sent.writes.iter().filter(|write| WriteKind::of(write) == WriteKind::Open) {
             let Key::Session(epoch, id) = &write.key else { continue };
             // A twin may have been made just before the opening; then the compare-and-set tells them apart.
-            if !self.opened.insert(*id) && scene.processes[sent.pid].twin.is_none() {
+            if !self.opened.insert(*id) && state.processes[sent.pid].twin.is_none() {
                 return Err(format!("{id:?} is opened a second time"));
             }
             let Some(before) = *self.used.get(sent.pid) else { continue };
-            let left_open = scene.is_live(&Key::Session(*epoch, before));
-            if left_open && scene.is_durable() && scene.processes[sent.pid].twin.is_none() {
+            let left_open = state.is_live(&Key::Session(*epoch, before));
+            let excused = state.losses.took_session(before) || state.processes[sent.pid].twin.is_some();
+            if left_open && !excused {
                 return Err(format!("{id:?} is opened while {before:?} is left open"));
             }
         }
@@ -44,14 +45,14 @@ impl Identity {
 }
 
 /// Twins use one session together no longer than the lease that both inherited.
-pub(super) fn no_two_twins(scene: &Scene, pid: Pid) -> Verdict {
-    let Some((twin, _)) = scene.processes[pid].twin else { return Ok(()) };
-    if !scene.processes[twin].is_alive() || scene.is_excused(pid, twin) {
+pub(super) fn no_two_twins(state: &WorldState, pid: Pid) -> CheckResult {
+    let Some((twin, _)) = state.processes[pid].twin else { return Ok(()) };
+    if !state.processes[twin].is_alive() || state.is_excused(pid, twin) {
         return Ok(());
     }
     let valid = |pid: Pid| {
-        let session = scene.processes[pid].engine.session();
-        session.filter(|(_, deadline)| scene.local(pid) < *deadline).map(|(id, _)| id)
+        let session = state.processes[pid].engine.session();
+        session.filter(|(_, deadline)| state.local(pid) < *deadline).map(|(id, _)| id)
     };
     match (valid(pid), valid(twin)) {
         (Some(one), Some(other)) if one == other => {

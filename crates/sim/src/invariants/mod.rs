@@ -3,49 +3,50 @@
 //! The checks follow the rules of `SAFETY.md` from outside: they see what every process sent and received, by its
 //! true clock, and never ask an engine why it did something.
 
-mod act;
 mod alternation;
 mod bounded;
 mod expulsion;
+mod forgotten;
 mod grants;
 mod hands_off;
 mod identity;
+mod leases;
 pub mod liveness;
 mod one_leader;
 mod one_worker;
+mod operators;
 mod quarantine;
 mod requests;
 mod stop_first;
 mod tokens;
 mod validity;
+mod write_kind;
 
-pub use act::Act;
+pub use write_kind::WriteKind;
 
-use tenure_core::{Event, Input, OpId, Output, Time, Write};
+use tenure_core::{Event, Input, Key, OpId, Output, Time, Write};
 
 use crate::process::Pid;
-use crate::scene::Scene;
+use crate::world_state::WorldState;
 
-/// What an invariant says: nothing, or what it found.
-pub type Verdict = Result<(), String>;
+/// What an invariant found, if it is violated.
+pub type CheckResult = Result<(), String>;
 
-/// A broken invariant.
+/// A violated invariant.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Violation {
-    /// Which.
     pub invariant: &'static str,
-    /// What was found.
     pub what: String,
 }
 
-/// Which invariants are looked at.
+/// Which invariants are checked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Focus {
-    /// All of them: a broken rule is found where it is broken.
+    /// All of them: a violated rule is found where it is violated.
     #[default]
     Rules,
     /// Only those whose breach is the harm itself: two leaders, two workers, tokens that do not rise, a role that
-    /// nobody leads any more. It takes more worlds, and shows that the rules are not there for their own sake.
+    /// no node leads any more. It takes more worlds, and shows that the rules are not there for their own sake.
     Harm,
 }
 
@@ -55,18 +56,15 @@ const HARM: [&str; 4] =
 
 /// One batch of writes as it leaves a process.
 #[derive(Debug, Clone, Copy)]
-pub struct Sent<'a> {
-    /// Who sends it.
+pub struct SentBatch<'a> {
     pub pid: Pid,
     /// What its clock really showed when it was decided.
     pub local: Time,
-    /// Its name.
     pub op: OpId,
-    /// What is to be written.
     pub writes: &'a [Write],
 }
 
-/// Every invariant, and the first one that broke.
+/// Every invariant, and the first violation.
 #[derive(Debug, Clone, Default)]
 pub struct Invariants {
     alternation: alternation::Alternation,
@@ -76,6 +74,7 @@ pub struct Invariants {
     hands_off: hands_off::HandsOff,
     identity: identity::Identity,
     one_leader: one_leader::OneLeader,
+    operators: operators::Operators,
     quarantine: quarantine::Quarantine,
     requests: requests::Requests,
     tokens: tokens::Tokens,
@@ -85,13 +84,12 @@ pub struct Invariants {
 }
 
 impl Invariants {
-    /// Invariants of which these are looked at.
+    /// Invariants of which these are checked.
     #[must_use]
     pub fn new(focus: Focus) -> Self {
         Self { focus, ..Self::default() }
     }
 
-    /// The first violation, if there was any.
     #[must_use]
     pub fn broken(&self) -> Option<&Violation> {
         self.broken.as_ref()
@@ -104,7 +102,7 @@ impl Invariants {
     }
 
     /// Takes note of what an invariant says.
-    pub fn note(&mut self, invariant: &'static str, verdict: Verdict) {
+    pub fn note(&mut self, invariant: &'static str, verdict: CheckResult) {
         let seen = self.focus == Focus::Rules || HARM.contains(&invariant);
         if let (Err(what), None, true) = (verdict, &self.broken, seen) {
             self.broken = Some(Violation { invariant, what });
@@ -112,7 +110,7 @@ impl Invariants {
     }
 
     /// A process began, perhaps as the twin of another.
-    pub fn begun(&mut self, scene: &Scene, pid: Pid, twin_of: Option<Pid>) {
+    pub fn begun(&mut self, state: &WorldState, pid: Pid, twin_of: Option<Pid>) {
         self.validity.begun(pid, twin_of);
         self.hands_off.begun(pid, twin_of);
         self.alternation.begun(pid, twin_of);
@@ -121,94 +119,117 @@ impl Invariants {
         self.expulsion.begun(pid, twin_of);
         self.bounded.begun(pid, twin_of);
         self.identity.begun(pid, twin_of);
-        self.quarantine.begun(scene, pid);
+        self.tokens.begun(pid, twin_of);
+        self.operators.begun(pid, twin_of);
+        self.quarantine.begun(state, pid, twin_of);
     }
 
-    /// A process died.
     pub fn ended(&mut self, pid: Pid) {
         self.one_leader.ended(pid);
     }
 
-    /// A process is about to be told something.
-    pub fn received(&mut self, scene: &Scene, pid: Pid, input: &Input) {
-        let local = scene.local(pid);
+    /// A process is about to get an input.
+    pub fn received(&mut self, state: &WorldState, pid: Pid, input: &Input) {
+        let local = state.local(pid);
         self.validity.received(pid, local, input);
-        self.grants.received(scene, pid, local, input);
+        self.grants.received(state, pid, local, input);
         self.expulsion.received(pid, local, input);
         self.bounded.received(pid, input);
+        self.operators.received(pid, input);
+        self.tokens.received(state, pid, input);
+        self.quarantine.received(state, pid, input);
     }
 
-    /// What a process answered, before it is carried out.
-    pub fn answered(&mut self, scene: &Scene, pid: Pid, outputs: &[Output]) {
+    /// A process has handled its input.
+    pub fn told(&mut self, state: &WorldState, pid: Pid, forgot: bool) {
+        self.note("a leader that hears of destroyed data leads no more", forgotten::told(state, pid, forgot));
+    }
+
+    /// The outputs of a process, before they are carried out.
+    pub fn answered(&mut self, state: &WorldState, pid: Pid, outputs: &[Output]) {
         self.bounded.abandoned(pid, outputs);
-        let verdict = self.bounded.answered(scene, outputs);
+        let verdict = self.bounded.answered(state, outputs);
         self.note("outputs are bounded", verdict);
+        let verdict = self.bounded.read(state, pid, outputs);
+        self.note("hints cause few reads", verdict);
         for output in outputs {
             match output {
                 Output::Valid { until } => {
-                    let verdict = self.validity.valid(scene, pid, *until);
+                    let verdict = self.validity.valid(state, pid, *until);
                     self.note("only an acknowledged write extends validity", verdict);
-                    let verdict = identity::no_two_twins(scene, pid);
+                    let verdict = identity::no_two_twins(state, pid);
                     self.note("a twin is noticed", verdict);
                 }
-                Output::Event(event) => self.event(scene, pid, event),
+                Output::Event(event) => self.event(state, pid, event),
                 _ => {}
             }
         }
-        let verdict = self.one_leader.contested(scene, pid);
+        let verdict = self.one_leader.contested(state, pid);
         self.note("one valid leader", verdict);
     }
 
-    /// A batch of writes leaves a process.
-    pub fn sent(&mut self, scene: &Scene, sent: Sent<'_>) {
-        let verdict = self.validity.sent(scene, sent);
+    pub fn sent(&mut self, state: &WorldState, sent: SentBatch<'_>) {
+        let verdict = self.validity.sent(state, sent);
         self.note("no beat after the work was told to stop", verdict);
         self.grants.sent(sent);
         let verdict = self.hands_off.sent(sent);
         self.note("hands off what others hold", verdict);
-        let verdict = self.expulsion.sent(scene, sent);
+        let verdict = self.expulsion.sent(state, sent);
         self.note("expulsion only of a version watched for long enough", verdict);
-        let verdict = self.bounded.sent(scene, sent);
+        let verdict = self.bounded.sent(state, sent);
         self.note("one awaited write per register, in batches", verdict);
-        let verdict = self.identity.sent(scene, sent);
+        let verdict = self.identity.sent(state, sent);
         self.note("a session is opened once, after the one before is over", verdict);
-        let verdict = self.quarantine.sent(scene, sent);
+        let verdict = self.quarantine.sent(state, sent);
         self.note("on a store that forgets, watch before claiming", verdict);
-        let verdict = stop_first::sent(scene, sent);
+        let verdict = self.operators.sent(state, sent);
+        self.note("what an operator asks holds", verdict);
+        let verdict = self.tokens.sent(state, sent);
+        self.note("the highest token seen goes on", verdict);
+        let verdict = stop_first::sent(state, sent);
         self.note("nothing is given up before its work has stopped", verdict);
     }
 
-    /// A write was applied; `before` is the scene just before it. No process: an operator.
-    pub fn applied(&mut self, before: &Scene, pid: Option<Pid>, write: &Write) {
+    /// A write was applied; `before` is the state just before it. No process: an operator.
+    pub fn applied(&mut self, before: &WorldState, pid: Option<Pid>, write: &Write) {
         let verdict = self.tokens.applied(before, write);
         self.note("the token of a register never goes back", verdict);
         let verdict = self.hands_off.applied(before, pid, write);
         self.note("hands off what others hold", verdict);
         let verdict = self.expulsion.applied(before, pid, write);
-        self.note("nobody valid is expelled", verdict);
+        self.note("no valid session is expelled", verdict);
+        let verdict = leases::applied(before, write);
+        self.note("the longest lease covers every leader", verdict);
         self.requests.applied(before, write);
     }
 
-    /// Some work begins, or goes on after its process was frozen.
-    pub fn working(&mut self, scene: &Scene, work: crate::work::WorkId) {
-        self.note("no two workers of a role", one_worker::working(scene, work));
+    /// The store lost the last writes of these registers; `after` is the state after it.
+    pub fn lost(&mut self, after: &WorldState, lost: &[Key]) {
+        self.tokens.lost(after, lost);
     }
 
-    /// Whether a stopped process gave up everything.
-    fn event(&mut self, scene: &Scene, pid: Pid, event: &Event) {
+    /// Some work begins, or goes on after its process was frozen.
+    pub fn working(&mut self, state: &WorldState, work: crate::work::WorkId) {
+        self.note("no two workers of a role", one_worker::working(state, work));
+    }
+
+    fn event(&mut self, state: &WorldState, pid: Pid, event: &Event) {
         let verdict = self.alternation.event(pid, event);
         self.note("grant and revoke alternate", verdict);
-        self.validity.event(scene, pid, event);
+        self.validity.event(state, pid, event);
         self.identity.event(pid, event);
         self.bounded.event(pid, event);
-        let verdict = self.requests.event(scene, pid, event);
+        self.operators.event(state, pid, event);
+        let verdict = self.requests.event(state, pid, event);
         self.note("a request fells only the tenure it names", verdict);
         if let Event::Elected { role, token } = event {
-            let verdict = self.tokens.elected(scene, pid, role, *token);
+            let verdict = self.tokens.elected(state, pid, role, *token);
             self.note("tokens rise", verdict);
-            let verdict = self.grants.elected(scene, pid, role, *token);
+            let verdict = self.quarantine.elected(state, pid, role, *token);
+            self.note("on a store that forgets, a claim settles before it is led", verdict);
+            let verdict = self.grants.elected(state, pid, role, *token);
             self.note("late replies are inert", verdict);
-            let verdict = self.one_leader.elected(scene, pid, role);
+            let verdict = self.one_leader.elected(state, pid, role);
             self.note("one valid leader", verdict);
         }
         if let Event::Lost { role, .. } = event {

@@ -8,9 +8,9 @@ use std::collections::BTreeMap;
 
 use tenure_core::Name;
 
-use super::{PerProcess, Verdict};
+use super::{CheckResult, PerProcess};
 use crate::process::Pid;
-use crate::scene::Scene;
+use crate::world_state::WorldState;
 
 /// Who was elected and has not lost it, for each role.
 #[derive(Debug, Clone, Default)]
@@ -46,7 +46,7 @@ impl OneLeader {
         self.contested.get(pid).retain(|other| other != role);
     }
 
-    pub(super) fn elected(&mut self, scene: &Scene, pid: Pid, role: &Name) -> Verdict {
+    pub(super) fn elected(&mut self, state: &WorldState, pid: Pid, role: &Name) -> CheckResult {
         if !self.led.contains_key(role) {
             self.led.insert(role.clone(), Vec::new());
         }
@@ -57,27 +57,26 @@ impl OneLeader {
             self.contested.get(*other).push(role.clone());
             self.contested.get(pid).push(role.clone());
         }
-        alone(scene, pid, role, &others)
+        alone(state, pid, role, &others)
     }
 
-    /// While two believe in a tenure of one role, each step of either is looked at.
-    pub(super) fn contested(&mut self, scene: &Scene, pid: Pid) -> Verdict {
+    /// While two processes believe in a tenure of one role, every step of either is checked.
+    pub(super) fn contested(&mut self, state: &WorldState, pid: Pid) -> CheckResult {
         for role in self.contested.get(pid).iter() {
             if let Some(led) = self.led.get(role) {
-                alone(scene, pid, role, led)?;
+                alone(state, pid, role, led)?;
             }
         }
         Ok(())
     }
 }
 
-fn alone(scene: &Scene, pid: Pid, role: &Name, others: &[Pid]) -> Verdict {
-    if !scene.is_durable() {
-        return Ok(());
-    }
-    let Some(token) = scene.leads(pid, role) else { return Ok(()) };
-    for other in others.iter().filter(|other| **other != pid && !scene.is_excused(pid, **other)) {
-        if let Some(held) = scene.leads(*other, role) {
+fn alone(state: &WorldState, pid: Pid, role: &Name, others: &[Pid]) -> CheckResult {
+    let Some(token) = state.leads(pid, role) else { return Ok(()) };
+    for other in others.iter().filter(|other| **other != pid && !state.is_excused(pid, **other)) {
+        let Some(held) = state.leads(*other, role) else { continue };
+        let sessions: Vec<_> = [pid, *other].into_iter().filter_map(|pid| state.session(pid)).collect();
+        if !state.is_unaware(role, &sessions) {
             return Err(format!("{role} is led by p{pid} with {token} and by p{other} with {held}"));
         }
     }

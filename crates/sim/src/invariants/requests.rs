@@ -5,10 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use tenure_core::record::Reason;
 use tenure_core::{Event, Key, Kind, Name, Record, Token, Write};
 
-use super::{Act, Verdict};
+use super::{CheckResult, WriteKind};
 use crate::clock::Instant;
 use crate::process::Pid;
-use crate::scene::Scene;
+use crate::world_state::WorldState;
 
 /// What was ever asked, and when roles were paused and claimed.
 #[derive(Debug, Clone, Default)]
@@ -19,10 +19,10 @@ pub(super) struct Requests {
 }
 
 impl Requests {
-    pub(super) fn applied(&mut self, before: &Scene, write: &Write) {
+    pub(super) fn applied(&mut self, before: &WorldState, write: &Write) {
         let Key::Named(_, kind, name) = &write.key else { return };
         match (kind, &write.put) {
-            (Kind::Role, Some((_, Record::Role(role)))) if Act::of(write) == Act::Claim => {
+            (Kind::Role, Some((_, Record::Role(role)))) if WriteKind::of(write) == WriteKind::Claim => {
                 self.claimed.insert(name.clone(), (role.token, before.now));
             }
             (Kind::RoleControl, Some((_, Record::RoleControl(control)))) => {
@@ -39,22 +39,24 @@ impl Requests {
         }
     }
 
-    pub(super) fn event(&mut self, scene: &Scene, pid: Pid, event: &Event) -> Verdict {
+    pub(super) fn event(&mut self, state: &WorldState, pid: Pid, event: &Event) -> CheckResult {
         match event {
             Event::Draining { role, token, reason, .. } | Event::Lost { role, token, reason } => {
                 let asked = matches!(reason, Reason::StepDown | Reason::Transfer);
                 if asked && !self.asked.contains(&(role.clone(), *token)) {
-                    return Err(format!("{role} {token} is given up for {reason}, which nobody asked of it"));
+                    return Err(format!(
+                        "{role} {token} is given up for {reason}, which no operator asked of it"
+                    ));
                 }
                 Ok(())
             }
-            Event::Elected { role, token } => self.not_paused(scene, pid, role, *token),
+            Event::Elected { role, token } => self.not_paused(state, pid, role, *token),
             _ => Ok(()),
         }
     }
 
-    fn not_paused(&self, scene: &Scene, pid: Pid, role: &Name, token: Token) -> Verdict {
-        let fresh_reads = scene.settings.reads_are_fresh() && !scene.forgot;
+    fn not_paused(&self, state: &WorldState, pid: Pid, role: &Name, token: Token) -> CheckResult {
+        let fresh_reads = state.settings.reads_are_fresh() && state.losses.count() == 0;
         let (Some(since), Some((claimed, at))) = (self.paused_since.get(role), self.claimed.get(role)) else {
             return Ok(());
         };

@@ -5,9 +5,9 @@ use std::collections::VecDeque;
 
 use tenure_core::{Event, Input, Key, OpId, Outcome, Record, Reply, SessionId, Time, Version};
 
-use super::{Act, PerProcess, Sent, Verdict};
+use super::{CheckResult, PerProcess, SentBatch, WriteKind};
 use crate::process::Pid;
-use crate::scene::Scene;
+use crate::world_state::WorldState;
 
 /// So many beats are remembered per process: more than can be on their way.
 const REMEMBERED: usize = 64;
@@ -48,32 +48,35 @@ impl Validity {
         self.0.begun(pid, twin_of);
     }
 
-    pub(super) fn sent(&mut self, scene: &Scene, sent: Sent<'_>) -> Verdict {
-        let timing = &scene.node(sent.pid).timing;
+    pub(super) fn sent(&mut self, state: &WorldState, sent: SentBatch<'_>) -> CheckResult {
+        let timing = &state.node(sent.pid).timing;
         let stop_grace = timing.stop_grace;
         let owner = self.0.get(sent.pid);
         for (item, write) in sent.writes.iter().enumerate() {
-            let act = Act::of(write);
-            let (Act::Open | Act::Beat, Key::Session(_, id), Some((version, Record::Session(record)))) =
-                (act, &write.key, &write.put)
+            let act = WriteKind::of(write);
+            let (
+                WriteKind::Open | WriteKind::Beat,
+                Key::Session(_, id),
+                Some((version, Record::Session(record))),
+            ) = (act, &write.key, &write.put)
             else {
                 continue;
             };
-            let lease = owner.lease(*id).filter(|_| act == Act::Beat);
+            let lease = owner.lease(*id).filter(|_| act == WriteKind::Beat);
             if lease.is_some_and(|lease| lease.cancelled || sent.local >= lease.until.before(stop_grace)) {
                 return Err(format!("a beat of {id:?} after its work was told to stop"));
             }
             if owner.beats.len() >= REMEMBERED {
                 owner.beats.pop_front();
             }
-            let opens = act == Act::Open;
+            let opens = act == WriteKind::Open;
             owner.beats.push_back(Beat {
                 op: sent.op,
                 item,
                 session: *id,
                 version: *version,
                 opens,
-                until: sent.local.after(timing.hold_under(record.takeover)),
+                until: sent.local.after(timing.validity_under(record.takeover)),
             });
         }
         Ok(())
@@ -98,8 +101,8 @@ impl Validity {
     }
 
     /// The process says until when it may be relied on.
-    pub(super) fn valid(&mut self, scene: &Scene, pid: Pid, until: Time) -> Verdict {
-        let Some((session, _)) = scene.processes[pid].engine.session() else { return Ok(()) };
+    pub(super) fn valid(&mut self, state: &WorldState, pid: Pid, until: Time) -> CheckResult {
+        let Some((session, _)) = state.processes[pid].engine.session() else { return Ok(()) };
         let allowed = self.0.get(pid).lease(session).map_or(Time(0), |lease| lease.until);
         if until <= allowed {
             return Ok(());
@@ -108,9 +111,9 @@ impl Validity {
         Err(format!("p{pid} relies on {session:?} for {more:?} longer than any acknowledged beat allows"))
     }
 
-    pub(super) fn event(&mut self, scene: &Scene, pid: Pid, event: &Event) {
+    pub(super) fn event(&mut self, state: &WorldState, pid: Pid, event: &Event) {
         let Event::Draining { forced: true, .. } = event else { return };
-        let Some((session, _)) = scene.processes[pid].engine.session() else { return };
+        let Some((session, _)) = state.processes[pid].engine.session() else { return };
         if let Some(lease) = self.0.get(pid).lease(session) {
             lease.cancelled = true;
         }

@@ -6,15 +6,14 @@ use std::hash::{BuildHasherDefault, Hash, Hasher};
 use std::time::{Duration, Instant};
 
 use super::action::{begin, enabled};
-use super::canon::canonise;
+use super::canonical::canonicalize;
 use super::properties::orphans;
 use super::setup::Setup;
 use super::world::World;
 
-/// What a search found.
+/// The result of a search.
 #[derive(Debug, Clone)]
-pub struct Report {
-    /// Of which configuration.
+pub struct SearchReport {
     pub name: &'static str,
     /// Different worlds.
     pub states: usize,
@@ -24,7 +23,6 @@ pub struct Report {
     pub depth: u32,
     /// Whether there is nothing beyond.
     pub closed: bool,
-    /// How long it took.
     pub took: Duration,
     /// The first violation: what, and the shortest way to it.
     pub violation: Option<Violation>,
@@ -39,7 +37,7 @@ pub struct Violation {
     pub path: Vec<String>,
 }
 
-impl fmt::Display for Report {
+impl fmt::Display for SearchReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { name, states, steps, depth, .. } = self;
         let closed = if self.closed { "closed" } else { "bounded" };
@@ -64,12 +62,12 @@ struct Search<'a> {
     origins: Vec<Origin>,
     frontier: VecDeque<(u32, u32, World)>,
     good: HashSet<u128>,
-    report: Report,
+    report: SearchReport,
 }
 
 /// Searches until everything has been seen, a property is violated, or the depth or `limit` states are reached.
 #[must_use]
-pub fn search(setup: &Setup, limit: usize) -> Report {
+pub fn search(setup: &Setup, limit: usize) -> SearchReport {
     let began = Instant::now();
     let mut search = Search {
         setup,
@@ -77,7 +75,7 @@ pub fn search(setup: &Setup, limit: usize) -> Report {
         origins: Vec::new(),
         frontier: VecDeque::new(),
         good: HashSet::new(),
-        report: Report {
+        report: SearchReport {
             name: setup.name,
             states: 0,
             steps: 0,
@@ -94,15 +92,15 @@ pub fn search(setup: &Setup, limit: usize) -> Report {
 
 /// The world that a search begins with.
 #[must_use]
-pub fn beginning(setup: &Setup) -> World {
-    let mut world = if setup.scratch { World::new(setup) } else { orphans::settled(setup) };
-    canonise(setup, &mut world);
+pub fn initial_world(setup: &Setup) -> World {
+    let mut world = if setup.from_empty { World::new(setup) } else { orphans::settled(setup) };
+    canonicalize(setup, &mut world);
     world
 }
 
 impl Search<'_> {
     fn run(&mut self, limit: usize) {
-        self.meet(beginning(self.setup), (0, 0), 0);
+        self.record(initial_world(self.setup), (0, 0), 0);
         while let Some((index, depth, world)) = self.frontier.pop_front() {
             if self.setup.depth.is_some_and(|most| depth >= most) || self.report.states >= limit {
                 return;
@@ -127,15 +125,15 @@ impl Search<'_> {
                     return self.violated(what, index, Some(nth));
                 }
                 let mut next = run.world;
-                canonise(self.setup, &mut next);
-                self.meet(next, (index, nth), depth + 1);
+                canonicalize(self.setup, &mut next);
+                self.record(next, (index, nth), depth + 1);
                 nth += 1;
             }
         }
         true
     }
 
-    fn meet(&mut self, world: World, origin: Origin, depth: u32) {
+    fn record(&mut self, world: World, origin: Origin, depth: u32) {
         if self.seen.insert(fingerprint(&world), ()).is_none() {
             let index = u32::try_from(self.origins.len()).expect("fewer than four billion worlds");
             self.origins.push(origin);
@@ -151,30 +149,30 @@ impl Search<'_> {
         false
     }
 
-    /// Goes the way again, telling what happens.
+    /// Replays the path with notes.
     fn path(&self, index: u32, last: Option<u32>) -> Vec<String> {
-        let mut way: Vec<u32> = last.into_iter().collect();
+        let mut fate: Vec<u32> = last.into_iter().collect();
         let mut at = index;
         while at != 0 {
             let (from, nth) = self.origins[at as usize];
-            way.push(nth);
+            fate.push(nth);
             at = from;
         }
-        let (mut world, mut lines) = (beginning(self.setup), Vec::new());
-        for nth in way.into_iter().rev() {
+        let (mut world, mut lines) = (initial_world(self.setup), Vec::new());
+        for nth in fate.into_iter().rev() {
             let actions = enabled(self.setup, &world);
             let runs =
                 actions.iter().flat_map(|action| begin(self.setup, &world, action, false, true).outcomes());
             let run = runs.into_iter().nth(nth as usize).expect("the same successors as before");
             lines.extend(run.notes.unwrap_or_default());
             world = run.world;
-            canonise(self.setup, &mut world);
+            canonicalize(self.setup, &mut world);
         }
         lines
     }
 }
 
-/// What a world is recognised by.
+/// A hash that identifies a world.
 #[must_use]
 pub fn fingerprint(world: &World) -> u128 {
     let mut hasher = Wide::default();

@@ -3,11 +3,11 @@
 use std::sync::{LazyLock, OnceLock};
 use std::time::Duration;
 
-use super::world::Link;
+use super::world::Partition;
 use tenure_core::engine::{Class, Config};
-use tenure_core::io::Standing;
-use tenure_core::record::Witness;
-use tenure_core::timing::Settings;
+use tenure_core::io::Candidacy;
+use tenure_core::record::LivenessLock;
+use tenure_core::timing::TimingSettings;
 use tenure_core::{Mutant, Name, Takeover, Timing};
 
 /// One tick of the model. The spans of the engine are chosen so that each ends just after a tick or just before one:
@@ -16,7 +16,7 @@ pub const TICK: Duration = Duration::from_secs(1);
 
 /// The times of one node, in ticks of its own clock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Pace {
+pub struct NodePace {
     /// A version of its session counts for less than so many ticks, and for more than one tick less.
     pub ttl: u32,
     /// How fast its clock runs, in millionths of the true time.
@@ -25,68 +25,61 @@ pub struct Pace {
     pub error_ppm: u32,
 }
 
-impl Pace {
+impl NodePace {
     /// Four ticks, on a perfect clock.
     pub const PLAIN: Self = Self { ttl: 4, clock_ppm: 1_000_000, error_ppm: 0 };
 }
 
-/// What may be late, or lost alone.
+/// The kinds of message that may be delayed, or lost alone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Late {
-    /// Reads.
+pub enum MessageKind {
     Reads,
-    /// The opening of a session.
     Openings,
-    /// Beats.
     Beats,
-    /// The closing of a session.
     Closings,
-    /// Expulsions.
     Expulsions,
-    /// Claims and resignations.
     Roles,
-    /// The node's name.
     Names,
-    /// Hints.
     Hints,
 }
 
 /// One world, and what may happen in it.
 #[derive(Debug, Clone)]
 pub struct Setup {
-    /// What it is called.
     pub name: &'static str,
-    /// One for each node.
-    pub paces: Vec<Pace>,
-    /// The mistake that every node makes.
+    pub paces: Vec<NodePace>,
+    /// The mutant that every node is.
     pub mutant: Option<Mutant>,
     /// Begin before anything exists, instead of with a leader.
-    pub scratch: bool,
+    pub from_empty: bool,
     /// Other things may happen between the wakes of two nodes in one tick; otherwise all that are due wake in turn,
     /// in either order.
-    pub fine: bool,
+    pub fine_grained: bool,
     /// An answer may take one tick and still count; otherwise it counts only in the tick in which it was asked for.
-    pub patient: bool,
-    /// So many messages may be under way at once; all others arrive at once or never.
-    pub wires: usize,
+    pub slow_replies: bool,
+    /// So many messages may be in flight at once; all others arrive at once or never.
+    pub in_flight: usize,
     /// Only messages from or to these nodes are late.
     pub slow: Vec<usize>,
-    /// Only these nodes are cut off, freeze, crash or stop.
+    /// Only these nodes are partitioned, freeze, crash or stop.
     pub victims: Vec<usize>,
-    /// One node at a time may be cut off from the store, in one of these ways, for any time.
-    pub cuts: &'static [Link],
-    /// Only these may be under way.
-    pub late: &'static [Late],
-    /// A request under way may be applied and stay under way.
+    /// One node at a time may be partitioned from the store, in one of these ways, for any time.
+    pub cuts: &'static [Partition],
+    /// Only these may be delayed.
+    pub late: &'static [MessageKind],
+    /// A request in flight may be applied and a duplicate of it stay in flight.
     pub duplicates: bool,
     /// Hints arrive (or are lost); otherwise none ever does.
     pub hints: bool,
-    /// A write that is under way may ring its bell before it is applied, and whether or not it ever is.
+    /// So many forged hints.
+    pub forged_hints: u8,
+    /// They are not made up: the hint of a write in flight arrives before the write is applied, and whether or not it
+    /// ever is.
     pub early_hints: bool,
-    /// Work may take its time when it is told to stop.
-    pub linger: bool,
-    /// A leader may be asked to give up.
-    pub release: bool,
+    /// Work may stop late when it is asked to.
+    pub slow_stops: bool,
+    /// A leader may be asked to resign.
+    pub resign: bool,
     /// One node at a time may freeze, for any time.
     pub pause: bool,
     /// So many crashes, each with a restart at any later time.
@@ -95,17 +88,16 @@ pub struct Setup {
     pub work_outlives: bool,
     /// So many clean stops, each with a start at any later time.
     pub stops: u8,
-    /// What the store promises.
     pub class: Class,
     /// So often the store forgets the register of a live session.
     pub forgets: u8,
     /// Registers of sessions that are over and not named may vanish.
     pub deletion: bool,
-    /// Sessions have a witness that tells of a crash; true: not before all the work is gone.
-    pub witness: Option<bool>,
+    /// Sessions have a liveness lock that tells of a crash; true: not before all the work is gone.
+    pub liveness_locks: Option<bool>,
     /// A dropped connection counts, and connections drop.
     pub disconnect: bool,
-    /// Every fifth look lists all sessions.
+    /// Every fifth poll lists all sessions.
     pub sweep: bool,
     /// Messages that can change nothing any more are forgotten.
     pub prune: bool,
@@ -131,12 +123,12 @@ impl Setup {
     pub fn new(name: &'static str) -> Self {
         Self {
             name,
-            paces: vec![Pace::PLAIN; 2],
+            paces: vec![NodePace::PLAIN; 2],
             mutant: None,
-            scratch: false,
-            fine: false,
-            patient: false,
-            wires: 0,
+            from_empty: false,
+            fine_grained: false,
+            slow_replies: false,
+            in_flight: 0,
             late: &[],
             slow: vec![0],
             victims: vec![0],
@@ -144,8 +136,9 @@ impl Setup {
             duplicates: false,
             hints: false,
             early_hints: false,
-            linger: false,
-            release: false,
+            forged_hints: 0,
+            slow_stops: false,
+            resign: false,
             pause: false,
             crashes: 0,
             work_outlives: false,
@@ -153,7 +146,7 @@ impl Setup {
             class: Class::B,
             forgets: 0,
             deletion: false,
-            witness: None,
+            liveness_locks: None,
             disconnect: false,
             sweep: false,
             prune: true,
@@ -162,13 +155,12 @@ impl Setup {
         }
     }
 
-    /// The role that everybody stands for.
+    /// The role that every node campaigns for.
     #[must_use]
     pub fn role() -> Name {
         ROLE.clone()
     }
 
-    /// What a node is called.
     #[must_use]
     pub fn node(index: usize) -> Name {
         Name::new(["A", "B", "C", "D"][index]).expect("a good name")
@@ -189,7 +181,7 @@ impl Setup {
     fn derived(&self) -> &Derived {
         self.derived.get_or_init(|| {
             let timings: Vec<Timing> = (0..self.paces.len()).map(|node| self.reckon(node)).collect();
-            let watch = |one: &Timing| timings.iter().map(|other| one.watch(other.ttl)).max();
+            let watch = |one: &Timing| timings.iter().map(|other| one.expulsion_wait(other.ttl)).max();
             let memory = timings.iter().filter_map(watch).max().unwrap_or_default();
             // The last node expels first: a leader that is the first is never given a tick too much.
             Derived { names: (0..self.paces.len()).rev().map(Self::node).collect(), timings, memory }
@@ -199,10 +191,9 @@ impl Setup {
     /// The engine of a node, not started.
     #[must_use]
     pub fn config(&self, node: usize) -> Config {
-        Config { node: Self::node(node), timing: self.timing(node), class: self.class, mutant: self.mutant }
+        Config::new(Self::node(node), self.timing(node), self.class).with_mutant(self.mutant)
     }
 
-    /// The times of a node.
     #[must_use]
     pub fn timing(&self, node: usize) -> Timing {
         self.derived().timings[node]
@@ -212,10 +203,10 @@ impl Setup {
         let pace = self.paces[node];
         let ticks = |tenths: u32| Some(TICK * tenths / 10);
         let ttl = TICK * (10 * pace.ttl - 1) / 10;
-        let settings = Settings {
+        let settings = TimingSettings {
             ttl: Some(ttl),
             beat: ticks(2),
-            op_timeout: Some(TICK * if self.patient { 105 } else { 80 } / 100),
+            op_timeout: Some(TICK * if self.slow_replies { 105 } else { 80 } / 100),
             stop_grace: ticks(10),
             kill_slack: ticks(1),
             takeover: if self.disconnect { Takeover::OnDisconnect } else { Takeover::Strict },
@@ -231,23 +222,23 @@ impl Setup {
         TICK * self.paces[node].clock_ppm / 1_000_000
     }
 
-    /// How everybody stands for the role.
+    /// The candidacy of every node.
     #[must_use]
-    pub fn standing(&self) -> Standing {
-        Standing::default()
+    pub fn candidacy(&self) -> Candidacy {
+        Candidacy::default()
     }
 
-    /// The witness of every session.
+    /// The liveness lock of every session.
     #[must_use]
-    pub fn attestation(&self) -> Option<Witness> {
-        let covers_work = self.witness.unwrap_or(true);
-        (self.witness.is_some() || self.disconnect).then(|| Witness {
-            id: WITNESS.to_owned(),
+    pub fn liveness_lock(&self) -> Option<LivenessLock> {
+        let covers_work = self.liveness_locks.unwrap_or(true);
+        (self.liveness_locks.is_some() || self.disconnect).then(|| LivenessLock {
+            id: LOCK_ID.to_owned(),
             covers_work,
             connection: self.disconnect,
         })
     }
 }
 
-/// What every witness is called.
-pub const WITNESS: &str = "lock";
+/// The id of every liveness lock.
+pub const LOCK_ID: &str = "lock";

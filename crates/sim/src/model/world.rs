@@ -1,11 +1,12 @@
-//! A world: real engines, one set of registers, messages under way, work that runs.
+//! A world: real engines, one set of registers, messages in flight, running work.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use tenure_core::engine::canon::in_order;
+use tenure_core::engine::canonical::expels_in_order;
 use tenure_core::{
-    Engine, Entry, Key, Name, Now, OpId, Query, Record, Reply, SessionId, Time, Token, Version, Wall, Write,
+    Engine, Entry, Key, Name, Now, OpId, Query, Record, Reply, SessionId, Time, Timestamp, Token, Version,
+    Write,
 };
 
 use super::setup::Setup;
@@ -13,54 +14,50 @@ use super::setup::Setup;
 /// Where every clock stands in a canonical world.
 pub const BASE: Time = Time(1_000_000_000_000);
 
-/// Everything there is, at one moment.
+/// One state of the model.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct World {
-    /// The nodes.
     pub nodes: Vec<Node>,
-    /// The store.
     pub registers: BTreeMap<Key, (Version, Record)>,
-    /// What is under way.
-    pub wires: Vec<Wire>,
+    /// Messages in flight.
+    pub in_flight: Vec<Message>,
     /// Sessions whose connection dropped.
-    pub cut: BTreeSet<SessionId>,
+    pub disconnected: BTreeSet<SessionId>,
     /// The highest token of any tenure so far.
     pub top: Token,
-    /// The node that is cut off from the store, if any.
-    pub link: Option<(usize, Link)>,
+    /// The node that is partitioned from the store, if any.
+    pub partition: Option<(usize, Partition)>,
     /// Crashes that may still happen.
     pub crashes: u8,
     /// Stops that may still happen.
     pub stops: u8,
     /// Live sessions that the store may still forget.
     pub forgets: u8,
+    /// Forged hints that may still be sent.
+    pub forged_hints: u8,
     /// The last nonce that was drawn.
     pub nonce: u128,
 }
 
-/// How a node is cut off from the store.
+/// How a node is partitioned from the store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Link {
+pub enum Partition {
     /// Its requests are lost.
-    Mute,
-    /// The answers to them, and hints, are lost.
-    Deaf,
+    RequestsLost,
+    /// Replies and hints to it are lost.
+    RepliesLost,
 }
 
-/// One node.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Node {
     /// None after a crash.
     pub engine: Option<Arc<Engine>>,
-    /// Its lease clock.
     pub clock: Time,
-    /// Not started yet.
     pub fresh: bool,
     /// Nothing reaches it, and it does nothing.
     pub frozen: bool,
-    /// The deadline that its engine told last.
+    /// The deadline that its engine reported last.
     pub until: Time,
-    /// The work that runs.
     pub works: Vec<Work>,
     /// Work that was killed at its deadline; the engine has not been told.
     pub killed: Vec<Token>,
@@ -68,7 +65,7 @@ pub struct Node {
     pub granted: Option<Token>,
     /// When it first received the version of each session that it knows.
     pub received: BTreeMap<SessionId, (Version, Time)>,
-    /// Sessions that a witness said are dead, or dropped, and when.
+    /// Sessions that evidence said are dead, or dropped, and when.
     pub evidence: BTreeMap<SessionId, Time>,
     /// Beats and openings that were sent and are awaited, and when.
     pub sent: Vec<(OpId, Time)>,
@@ -76,56 +73,38 @@ pub struct Node {
     pub lost: Option<SessionId>,
 }
 
-/// Work of one tenure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Work {
-    /// Which tenure.
     pub token: Token,
     /// When it is killed at the latest.
     pub until: Time,
     /// It was asked to stop and takes its time.
     pub stopping: bool,
-    /// The process that started it is gone: nobody gives it more time.
+    /// The process that started it is gone: its deadline is final.
     pub orphan: bool,
 }
 
-/// A message under way.
+/// A message in flight.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 #[allow(clippy::large_enum_variant, reason = "there are hardly ever any")]
-pub enum Wire {
-    /// From a node to the store. Nobody waits for the answer any more if the node has crashed since.
+pub enum Message {
+    /// From a node to the store. If the node has crashed since, no process waits for the reply.
     Request {
-        /// Who asked.
         from: usize,
-        /// Which operation; none: the asker is gone.
+        /// None: the sender has crashed.
         op: Option<OpId>,
-        /// What.
         what: Operation,
     },
     /// From the store to a node.
-    Reply {
-        /// To whom.
-        to: usize,
-        /// To which operation.
-        op: OpId,
-        /// What.
-        reply: Reply,
-    },
+    Reply { to: usize, op: OpId, reply: Reply },
     /// From the store to a node.
-    Hint {
-        /// To whom.
-        to: usize,
-        /// What.
-        entry: Entry,
-    },
+    Hint { to: usize, key: Key },
 }
 
 /// What is asked of the store.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Operation {
-    /// To read.
     Read(Query),
-    /// To write.
     Write(Vec<Write>),
 }
 
@@ -149,7 +128,7 @@ impl Node {
         }
     }
 
-    /// Whether it takes part and nothing holds it up.
+    /// Whether the process runs.
     #[must_use]
     pub fn is_up(&self) -> bool {
         self.engine.is_some() && !self.frozen
@@ -168,10 +147,10 @@ impl Node {
         self.engine.as_ref()?.leads(role, self.clock)
     }
 
-    /// What the engine is told of the time.
+    /// The time that the engine is given.
     #[must_use]
     pub fn now(&self) -> Now {
-        Now { time: self.clock, wall: Wall(0) }
+        Now { time: self.clock, wall: Timestamp(0) }
     }
 }
 
@@ -182,11 +161,12 @@ impl World {
         Self {
             nodes: (0..setup.paces.len()).map(|index| Node::new(setup, index)).collect(),
             registers: BTreeMap::new(),
-            wires: Vec::new(),
-            cut: BTreeSet::new(),
-            link: None,
+            in_flight: Vec::new(),
+            disconnected: BTreeSet::new(),
+            partition: None,
             top: Token(0),
             crashes: setup.crashes,
+            forged_hints: setup.forged_hints,
             stops: setup.stops,
             forgets: setup.forgets,
             nonce: 0,
@@ -197,7 +177,7 @@ impl World {
     pub fn draw(nonce: &mut u128, names: &[Name]) -> u128 {
         loop {
             *nonce += 1;
-            if in_order(*nonce, names) {
+            if expels_in_order(*nonce, names) {
                 return *nonce;
             }
         }
@@ -225,10 +205,10 @@ impl World {
         Reply::Read(found.map(|(key, (version, value))| entry(key, *version, value)).collect())
     }
 
-    /// How that node is cut off, if it is.
+    /// How that node is partitioned from the store, if it is.
     #[must_use]
-    pub fn link(&self, node: usize) -> Option<Link> {
-        self.link.filter(|(cut, _)| *cut == node).map(|(_, link)| link)
+    pub fn partition(&self, node: usize) -> Option<Partition> {
+        self.partition.filter(|(cut, _)| *cut == node).map(|(_, partition)| partition)
     }
 
     /// Whether that session is over, as the store knows.

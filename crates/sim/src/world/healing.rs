@@ -1,60 +1,60 @@
 //! All faults end, and every role must be led within the stated bound.
 
-use tenure_core::io::Standing;
+use tenure_core::io::Candidacy;
 
-use super::{Cut, World};
-use crate::agenda::Happening;
+use super::{Partition, World};
 use crate::clock::Instant;
+use crate::event_queue::SimEvent;
 use crate::invariants::liveness;
-use crate::process::Life;
+use crate::process::ProcessState;
 
 impl World {
-    /// Everything is made good at once: what is frozen thaws, what is down starts, nobody is cut off, nothing is
-    /// asked for, and whoever stands is eligible. Only what was sent before may still arrive late.
+    /// Ends all faults at once: frozen processes thaw, stopped nodes start, partitions end, operators withdraw their
+    /// requests, and every candidate is eligible. Only messages sent before may still arrive late.
     pub(super) fn heal(&mut self) {
-        self.healed_at = Some(self.scene.now);
+        self.healed_at = Some(self.state.now);
         if self.trace.is_on() {
-            self.trace.line(self.scene.now, format_args!("everything is healed"));
+            self.trace.line(self.state.now, format_args!("everything is healed"));
         }
-        self.out_until = 0;
-        self.cuts.fill(Cut::default());
+        self.outage_until = 0;
+        self.partitions.fill(Partition::default());
         self.lags.fill((0, 0));
-        self.take_requests_back();
-        for node in 0..self.scene.settings.nodes.len() {
+        self.withdraw_requests();
+        for node in 0..self.state.settings.nodes.len() {
             self.heal_node(node);
         }
         self.every_role_has_a_candidate();
-        let from = self.agenda.latest_message().max(self.scene.now);
-        self.judged_at = from + liveness::bound(&self.scene);
-        self.agenda.add(self.judged_at, Happening::Judge);
-        self.look_for_settled();
+        let from = self.events.latest_message().max(self.state.now);
+        self.judged_at = from + liveness::bound(&self.state);
+        self.events.schedule(self.judged_at, SimEvent::Judge);
+        self.check_settled();
     }
 
     /// The bound has passed, or every role was led for a while.
     pub(super) fn judge(&mut self) {
         let healed = self.healed_at.unwrap_or(0);
-        let verdict = liveness::judge(&self.scene, self.scene.now - healed);
-        if verdict.is_err() && self.scene.now < self.judged_at {
-            // A role changes hands at this very moment.
+        let verdict = liveness::judge(&self.state, self.state.now - healed);
+        if verdict.is_err() && self.state.now < self.judged_at {
+            // A role is being handed over at this instant.
             self.settled_at = None;
             return;
         }
         self.checks.note("no role is orphaned for ever", verdict);
-        self.checks.note("a healed world comes to rest", liveness::at_rest(&self.scene));
+        self.checks.note("a healed world comes to rest", liveness::at_rest(&self.state));
         self.over = true;
     }
 
     /// After healing, the world may end a while after every role is led.
-    pub(super) fn look_for_settled(&mut self) {
+    pub(super) fn check_settled(&mut self) {
         let Some(healed) = self.healed_at.filter(|_| self.settled_at.is_none()) else { return };
-        if liveness::orphans(&self.scene).next().is_some() {
+        if liveness::orphans(&self.state).next().is_some() {
             return;
         }
-        self.settled_at = Some(self.scene.now);
-        let took = self.scene.now - healed;
+        self.settled_at = Some(self.state.now);
+        let took = self.state.now - healed;
         self.stats.slowest_recovery = took * 1000 / (self.judged_at - healed);
-        let watched = (liveness::WATCHED * self.scene.settings.max_ttl()).as_nanos() as Instant;
-        self.agenda.add(self.scene.now + watched, Happening::Judge);
+        let watched = (liveness::WATCHED * self.state.settings.max_ttl()).as_nanos() as Instant;
+        self.events.schedule(self.state.now + watched, SimEvent::Judge);
     }
 
     fn heal_node(&mut self, node: usize) {
@@ -67,29 +67,29 @@ impl World {
             self.start(node);
             return;
         };
-        if self.scene.processes[pid].stopping {
+        if self.state.processes[pid].stopping {
             self.crash(pid);
             self.start(node);
             return;
         }
-        if let Life::Frozen(_) = self.scene.processes[pid].life {
-            self.scene.processes[pid].life = Life::Frozen(self.scene.now);
+        if let ProcessState::Frozen(_) = self.state.processes[pid].state {
+            self.state.processes[pid].state = ProcessState::Frozen(self.state.now);
             self.thaw(pid);
         }
-        let standing: Vec<_> = self.scene.processes[pid].standing.clone().into_iter().collect();
-        for (role, how) in standing.into_iter().filter(|(_, how)| !how.eligible) {
-            self.stand(pid, &role, Standing { eligible: true, ..how });
+        let candidacies: Vec<_> = self.state.processes[pid].candidacies.clone().into_iter().collect();
+        for (role, how) in candidacies.into_iter().filter(|(_, how)| !how.eligible) {
+            self.campaign(pid, &role, Candidacy { eligible: true, ..how });
         }
     }
 
     fn every_role_has_a_candidate(&mut self) {
         let alive = self.alive();
-        for role in self.scene.settings.roles.clone() {
-            let stands = |pid: &usize| self.scene.processes[*pid].standing.contains_key(&role);
+        for role in self.state.settings.roles.clone() {
+            let stands = |pid: &usize| self.state.processes[*pid].candidacies.contains_key(&role);
             if !alive.iter().any(stands) {
                 let pid = *self.rng.pick(&alive);
-                let standing = self.draw_standing(pid);
-                self.stand(pid, &role, standing);
+                let candidacy = self.draw_candidacy(pid);
+                self.campaign(pid, &role, candidacy);
             }
         }
     }

@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use tenure_core::engine::{Class, Config};
-use tenure_core::io::Standing;
-use tenure_core::record::{SessionState, Witness};
-use tenure_core::timing::Settings;
+use tenure_core::io::Candidacy;
+use tenure_core::record::{LivenessLock, SessionState};
+use tenure_core::timing::TimingSettings;
 use tenure_core::*;
 
 pub(crate) const A: usize = 0;
@@ -14,7 +14,7 @@ pub(crate) const B: usize = 1;
 
 /// What a message is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum About {
+pub(crate) enum MessageKind {
     Read,
     Open,
     Beat,
@@ -27,7 +27,7 @@ pub(crate) enum About {
 
 /// What happens to the next message of a kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Fare {
+pub(crate) enum MessageFate {
     /// The request waits.
     HoldRequest,
     /// It is applied; the answer waits.
@@ -44,15 +44,17 @@ struct Held {
 
 pub(crate) struct Script {
     pub(crate) now: u64,
-    /// By how much the wall clocks were set back, in microseconds.
-    pub(crate) set_back: u64,
+    /// By how much the wall clocks were set back, in microseconds; less than nothing: set ahead.
+    pub(crate) set_back: i64,
     pub(crate) engines: Vec<Engine>,
     pub(crate) registers: BTreeMap<Key, (Version, Record)>,
     pub(crate) cut: BTreeSet<usize>,
+    /// The reads of these nodes are lost.
+    pub(crate) deaf: BTreeSet<usize>,
     pub(crate) frozen: BTreeSet<usize>,
     /// Work of these nodes does not stop when told to: it is killed at the deadline.
     pub(crate) stubborn: BTreeSet<usize>,
-    pub(crate) witness: Option<Witness>,
+    pub(crate) liveness_lock: Option<LivenessLock>,
     /// Sessions whose connection dropped.
     pub(crate) severed: BTreeSet<SessionId>,
     pub(crate) hints: bool,
@@ -61,9 +63,9 @@ pub(crate) struct Script {
     pub(crate) until: BTreeMap<usize, u64>,
     /// Two led, or worked, at one moment.
     pub(crate) overlap: bool,
-    pub(crate) sent: Vec<(u64, usize, About)>,
+    pub(crate) sent: Vec<(u64, usize, MessageKind)>,
     pub(crate) events: Vec<(u64, usize, Event)>,
-    rule: Option<(usize, About, Fare)>,
+    rule: Option<(usize, MessageKind, MessageFate)>,
     held: Vec<Held>,
     nonce: u128,
 }
@@ -86,9 +88,9 @@ impl Script {
         mutant: Option<Mutant>,
         ttls: [Duration; 2],
         class: Class,
-        witness: Option<Witness>,
+        liveness_lock: Option<LivenessLock>,
     ) -> Self {
-        Self::led_at(1_000_000_000, mutant, ttls, class, witness)
+        Self::led_at(1_000_000_000, mutant, ttls, class, liveness_lock)
     }
 
     /// The same, beginning at an instant of the one clock.
@@ -97,13 +99,15 @@ impl Script {
         mutant: Option<Mutant>,
         ttls: [Duration; 2],
         class: Class,
-        witness: Option<Witness>,
+        liveness_lock: Option<LivenessLock>,
     ) -> Self {
-        let on_disconnect = witness.as_ref().is_some_and(|witness| witness.connection);
+        let on_disconnect = liveness_lock.as_ref().is_some_and(|lock| lock.connection);
         let takeover = if on_disconnect { Takeover::OnDisconnect } else { Takeover::Strict };
         let engine = |(n, ttl): (usize, &Duration)| {
-            let timing = Timing::new(&Settings { ttl: Some(*ttl), takeover, ..Settings::default() }).unwrap();
-            Engine::new(Config { node: Name::new(["A", "B"][n]).unwrap(), timing, class, mutant })
+            let timing =
+                Timing::new(&TimingSettings { ttl: Some(*ttl), takeover, ..TimingSettings::default() })
+                    .unwrap();
+            Engine::new(Config::new(Name::new(["A", "B"][n]).unwrap(), timing, class).with_mutant(mutant))
         };
         let mut script = Self {
             now,
@@ -111,9 +115,10 @@ impl Script {
             engines: ttls.iter().enumerate().map(engine).collect(),
             registers: BTreeMap::new(),
             cut: BTreeSet::new(),
+            deaf: BTreeSet::new(),
             frozen: BTreeSet::new(),
             stubborn: BTreeSet::new(),
-            witness,
+            liveness_lock,
             severed: BTreeSet::new(),
             hints: true,
             works: BTreeMap::new(),
@@ -126,26 +131,46 @@ impl Script {
             nonce: 0,
         };
         script.begin(A);
-        script.wait(if class == Class::C { 6.5 } else { 0.1 });
+        let longest = ttls.iter().max().map_or(0.0, Duration::as_secs_f64);
+        script.wait(if class == Class::C { 1.3 * longest } else { 0.1 });
         script.begin(B);
-        script.wait(if class == Class::C { 7.0 } else { 3.0 });
+        script.wait(if class == Class::C { 1.4 * longest } else { 3.0 });
         assert_eq!(script.leaders(), [A], "A leads at first");
         script
     }
 
     /// One more node, with the default times. Gives its place.
     pub(crate) fn join(&mut self, name: &str) -> usize {
-        let timing = Timing::new(&Settings::default()).unwrap();
-        let config = Config { node: Name::new(name).unwrap(), timing, class: Class::B, mutant: None };
+        self.join_as(name, None, Class::B, Candidacy::default())
+    }
+
+    pub(crate) fn join_as(
+        &mut self,
+        name: &str,
+        mutant: Option<Mutant>,
+        class: Class,
+        candidacy: Candidacy,
+    ) -> usize {
+        let timing = Timing::new(&TimingSettings::default()).unwrap();
+        let config = Config::new(Name::new(name).unwrap(), timing, class).with_mutant(mutant);
         self.engines.push(Engine::new(config));
-        self.begin(self.engines.len() - 1);
-        self.engines.len() - 1
+        let node = self.engines.len() - 1;
+        self.feed(node, Input::Start);
+        self.feed(node, Input::Campaign { role: role(), candidacy });
+        node
     }
 
     pub(crate) fn begin(&mut self, node: usize) {
         self.feed(node, Input::Start);
-        let standing = Standing::default();
-        self.feed(node, Input::Stand { role: role(), standing });
+        let candidacy = Candidacy::default();
+        self.feed(node, Input::Campaign { role: role(), candidacy });
+    }
+
+    /// The key of the role that every node campaigns for, and what its register holds.
+    pub(crate) fn role_register(&self) -> (Key, (Version, Record)) {
+        let found = self.registers.iter().find(|(key, _)| key.kind() == Kind::Role && key.name() == "role");
+        let (key, held) = found.expect("the role was claimed");
+        (key.clone(), held.clone())
     }
 
     pub(crate) fn leaders(&self) -> Vec<usize> {
@@ -168,7 +193,10 @@ impl Script {
                 return;
             }
             let (node, input) = inputs.remove(0);
-            let now = Now { time: Time(self.now), wall: Wall(self.now / 1000 - self.set_back) };
+            let now = Now {
+                time: Time(self.now),
+                wall: Timestamp((self.now / 1000).saturating_add_signed(-self.set_back)),
+            };
             let nonce = &mut self.nonce;
             let outputs = self.engines[node].step(now, input, &mut || {
                 *nonce += 1;
@@ -186,14 +214,15 @@ impl Script {
     fn carry_out(&mut self, node: usize, output: Output, inputs: &mut Vec<(usize, Input)>) {
         match &output {
             Output::Read { op, .. } | Output::Write { op, .. } => {
-                let (op, about) = (*op, about(&output));
-                self.sent.push((self.now, node, about));
-                let fare = self.rule.take_if(|(n, a, _)| *n == node && *a == about).map(|(_, _, fare)| fare);
-                match fare {
+                let (op, kind) = (*op, kind(&output));
+                self.sent.push((self.now, node, kind));
+                let fate = self.rule.take_if(|(n, a, _)| *n == node && *a == kind).map(|(_, _, fate)| fate);
+                match fate {
                     _ if self.cut.contains(&node) => {}
-                    Some(Fare::Lose) => {}
-                    Some(Fare::HoldRequest) => self.held.push(Held { node, op, what: Ok(output) }),
-                    Some(Fare::HoldAnswer) => {
+                    _ if kind == MessageKind::Read && self.deaf.contains(&node) => {}
+                    Some(MessageFate::Lose) => {}
+                    Some(MessageFate::HoldRequest) => self.held.push(Held { node, op, what: Ok(output) }),
+                    Some(MessageFate::HoldAnswer) => {
                         let reply = self.serve(node, output, inputs);
                         self.held.push(Held { node, op, what: Err(reply) });
                     }
@@ -203,8 +232,11 @@ impl Script {
                     }
                 }
             }
-            Output::Attest { session, .. } => {
-                inputs.push((node, Input::Attested { session: *session, witness: self.witness.clone() }));
+            Output::AcquireLock { session, .. } => {
+                inputs.push((
+                    node,
+                    Input::LockAcquired { session: *session, lock: self.liveness_lock.clone() },
+                ));
             }
             Output::Valid { until } => _ = self.until.insert(node, until.0),
             Output::Event(event) => self.happened(node, event.clone(), inputs),
@@ -214,11 +246,12 @@ impl Script {
 
     fn happened(&mut self, node: usize, event: Event, inputs: &mut Vec<(usize, Input)>) {
         match &event {
-            Event::Elected { token, .. } => _ = self.works.insert(node, *token),
-            Event::Draining { token, .. } | Event::Lost { token, .. }
-                if !self.stubborn.contains(&node) && self.works.remove(&node).is_some() =>
+            Event::Elected { role: name, token } if *name == role() => _ = self.works.insert(node, *token),
+            Event::Draining { role: name, token, .. } | Event::Lost { role: name, token, .. }
+                if *name != role()
+                    || (!self.stubborn.contains(&node) && self.works.remove(&node).is_some()) =>
             {
-                inputs.push((node, Input::Stopped { role: role(), token: *token }));
+                inputs.push((node, Input::WorkStopped { role: name.clone(), token: *token }));
             }
             _ => {}
         }
@@ -241,7 +274,7 @@ impl Script {
     }
 
     fn write(&mut self, node: usize, write: Write, inputs: &mut Vec<(usize, Input)>) -> Outcome {
-        if matches!(&write.key, Key::Session(_, id) if write.witnessed && self.severed.contains(id)) {
+        if matches!(&write.key, Key::Session(_, id) if write.requires_lock && self.severed.contains(id)) {
             return Outcome::Failed(Fate::Severed);
         }
         let current = self.registers.get(&write.key);
@@ -252,10 +285,10 @@ impl Script {
             None => _ = self.registers.remove(&write.key),
             Some((version, value)) => {
                 let others =
-                    (0..self.engines.len()).filter(|other| *other != node && write.ring && self.hints);
+                    (0..self.engines.len()).filter(|other| *other != node && write.notify && self.hints);
                 for other in others.filter(|other| !self.frozen.contains(other) && !self.cut.contains(other))
                 {
-                    inputs.push((other, Input::Hinted(Hint::Changed(entry(&write.key, version, &value)))));
+                    inputs.push((other, Input::Hinted(Hint::Changed(write.key.clone()))));
                 }
                 self.registers.insert(write.key, (version, value));
             }
@@ -263,7 +296,7 @@ impl Script {
         Outcome::Applied
     }
 
-    /// Lets time pass, waking whoever is not frozen.
+    /// Lets time pass, waking every engine that is not frozen.
     pub(crate) fn wait(&mut self, span: f64) {
         self.wait_until(span, |_| false);
     }
@@ -293,20 +326,20 @@ impl Script {
     }
 
     /// The next message of that kind from that node fares so; returns when it was sent.
-    pub(crate) fn next(&mut self, node: usize, about: About, fare: Fare) -> u64 {
-        self.rule = Some((node, about, fare));
+    pub(crate) fn next(&mut self, node: usize, kind: MessageKind, fate: MessageFate) -> u64 {
+        self.rule = Some((node, kind, fate));
         self.wait_until(60.0, |script| script.rule.is_none());
-        assert!(self.rule.is_none(), "no {about:?} was sent");
+        assert!(self.rule.is_none(), "no {kind:?} was sent");
         self.now
     }
 
     /// The next message of that kind fares so, whenever it comes.
-    pub(crate) fn plan(&mut self, node: usize, about: About, fare: Fare) {
-        self.rule = Some((node, about, fare));
+    pub(crate) fn plan(&mut self, node: usize, kind: MessageKind, fate: MessageFate) {
+        self.rule = Some((node, kind, fate));
     }
 
     /// What was held goes on: a request is applied, and its answer arrives; an answer arrives.
-    pub(crate) fn let_go(&mut self) {
+    pub(crate) fn release(&mut self) {
         let held = self.held.remove(0);
         let mut inputs = Vec::new();
         let reply = match held.what {
@@ -321,13 +354,13 @@ impl Script {
         self.engines[node].session().expect("a session").0
     }
 
-    pub(crate) fn times(&self, node: usize, what: About, since: u64) -> usize {
-        self.sent.iter().filter(|(at, n, about)| *at >= since && *n == node && *about == what).count()
+    pub(crate) fn times(&self, node: usize, what: MessageKind, since: u64) -> usize {
+        self.sent.iter().filter(|(at, n, kind)| *at >= since && *n == node && *kind == what).count()
     }
 
     pub(crate) fn elections(&self) -> Vec<(usize, u64)> {
         let elected = |(_, n, event): &(u64, usize, Event)| match event {
-            Event::Elected { token, .. } => Some((*n, token.0)),
+            Event::Elected { role: name, token } if *name == role() => Some((*n, token.0)),
             _ => None,
         };
         self.events.iter().filter_map(elected).collect()
@@ -338,17 +371,17 @@ pub(crate) fn entry(key: &Key, version: Version, value: &Record) -> Entry {
     Entry { key: key.clone(), version, value: value.clone() }
 }
 
-fn about(output: &Output) -> About {
-    let Output::Write { writes, .. } = output else { return About::Read };
+fn kind(output: &Output) -> MessageKind {
+    let Output::Write { writes, .. } = output else { return MessageKind::Read };
     match writes.first().map(|write| (&write.put, write.expect)) {
         Some((Some((_, Record::Session(session))), expect)) => match session.state {
-            SessionState::Live if expect.is_none() => About::Open,
-            SessionState::Live => About::Beat,
-            SessionState::Closed => About::Close,
-            SessionState::Expelled => About::Expel,
+            SessionState::Live if expect.is_none() => MessageKind::Open,
+            SessionState::Live => MessageKind::Beat,
+            SessionState::Closed => MessageKind::Close,
+            SessionState::Expelled => MessageKind::Expel,
         },
-        Some((Some((_, Record::Role(role))), _)) if role.holder.is_some() => About::Claim,
-        Some((Some((_, Record::Role(_))), _)) => About::Resign,
-        _ => About::Other,
+        Some((Some((_, Record::Role(role))), _)) if role.holder.is_some() => MessageKind::Claim,
+        Some((Some((_, Record::Role(_))), _)) => MessageKind::Resign,
+        _ => MessageKind::Other,
     }
 }

@@ -5,8 +5,9 @@
 //! application can delay a beat; callbacks never run inside it. If the engine ever panics, everything that was led is
 //! lost first, and the loop is started anew afterwards.
 
-mod desk;
 mod history;
+mod store_contact;
+mod tenure_table;
 
 use std::collections::BTreeMap;
 use std::panic::AssertUnwindSafe;
@@ -18,36 +19,41 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use futures_util::stream::{BoxStream, FuturesUnordered, StreamExt};
 use tenure_core::engine::{Class, Config};
-use tenure_core::io::Standing;
+use tenure_core::io::Candidacy;
 use tenure_core::record::Reason;
-use tenure_core::{Engine, Event as Told, Hint, Input, Mutant, Now, OpId, Outcome, Output, Reply, Time};
-use tokio::sync::{mpsc, oneshot};
+use tenure_core::{Engine, Event as EngineEvent, Hint, Input, Now, OpId, Outcome, Output, Reply, Time};
+use tokio::sync::{mpsc, oneshot, watch};
 
-use crate::clock::{Clock, KernelEntropy};
-use crate::event::What;
+use crate::clock::{Clock, SuspendTimer};
+use crate::event::EventKind;
+use crate::fault_injection::DriverFault;
 use crate::publisher::Publisher;
-use crate::slip::Slip;
-use crate::store::{self, Entry, Retry, SharedStore, Signal, StoreError, Value, Write};
+use crate::store::entropy::KernelEntropy;
+use crate::store::{self, Entry, LivenessLocks as _, Retry, SharedStore, Signal, StoreError, Value, Write};
 use crate::{Name, SessionId, Takeover, Timing, Token};
 
-use desk::Desk;
-pub(crate) use desk::Seat;
-use history::Historian;
+use history::HistoryRecorder;
+pub(crate) use store_contact::StoreContact;
+pub(crate) use tenure_table::RoleSlot;
+use tenure_table::TenureTable;
 
-/// So many signals are heard before an answer is.
-const SIGNALS_AT_ONCE: usize = 64;
+/// The store is asked once in so many leases what it can promise.
+const DESCRIBE_EVERY: u32 = 12;
 
-/// What the handles ask of the loop.
+/// The number of signals taken before an answer is.
+const MAX_SIGNALS_AT_ONCE: usize = 64;
+
+/// A command from a handle to the loop.
 #[derive(Debug)]
 pub(crate) enum Command {
-    Stand {
+    Campaign {
         role: Name,
-        standing: Standing,
-        seat: Arc<Seat>,
+        candidacy: Candidacy,
+        slot: Arc<RoleSlot>,
     },
     Observe {
         role: Name,
-        seat: Arc<Seat>,
+        slot: Arc<RoleSlot>,
     },
     /// The last candidate, or the last observer, of a role is gone.
     Leave {
@@ -66,8 +72,8 @@ pub(crate) enum Command {
         labels: BTreeMap<String, String>,
         address: Option<String>,
     },
-    /// Tell this, after what was sent before it has been told: what became of work comes after the loss of its tenure.
-    Tell(What),
+    /// Publish this event after what earlier commands cause: the end of work comes after the loss of its tenure.
+    Publish(EventKind),
     /// Give everything up; answered when nothing is left.
     Stop {
         done: oneshot::Sender<()>,
@@ -76,12 +82,11 @@ pub(crate) enum Command {
     ForceLoss,
 }
 
-/// What a loop is made of.
-pub(crate) struct Setup {
+/// Everything that a loop needs.
+pub(crate) struct DriverConfig {
     pub(crate) node: Name,
     pub(crate) namespace: Name,
     pub(crate) timing: Timing,
-    pub(crate) class: Class,
     pub(crate) store: SharedStore,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) publisher: Publisher,
@@ -91,60 +96,72 @@ pub(crate) struct Setup {
     pub(crate) abort_if_stuck: bool,
     pub(crate) election_checks: bool,
     /// When the loop last turned.
-    pub(crate) pulse: Arc<AtomicU64>,
-    /// The mistakes to make, for the negative control.
-    pub(crate) mutant: Option<Mutant>,
-    pub(crate) slip: Option<Slip>,
+    pub(crate) last_turn: Arc<AtomicU64>,
+    /// Whether the store has answered yet.
+    pub(crate) contact: watch::Sender<StoreContact>,
+    /// The faults to inject, for the negative control.
+    #[cfg(feature = "mutants")]
+    pub(crate) mutant: Option<tenure_core::Mutant>,
+    pub(crate) fault: Option<DriverFault>,
 }
 
 /// Starts the loop on its own thread.
-pub(crate) fn spawn(setup: Setup) -> std::io::Result<std::thread::JoinHandle<()>> {
+pub(crate) fn spawn(config: DriverConfig) -> std::io::Result<std::thread::JoinHandle<()>> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let thread = std::thread::Builder::new().name(format!("tenure-{}", setup.node));
-    thread.spawn(move || runtime.block_on(supervise(setup)))
+    let thread = std::thread::Builder::new().name(format!("tenure-{}", config.node));
+    thread.spawn(move || runtime.block_on(supervise(config)))
 }
 
 /// Runs the loop; if it panics, everything led is lost first, and then it is started anew.
-async fn supervise(mut setup: Setup) {
-    let mut desk = Desk::new(&setup);
+async fn supervise(mut config: DriverConfig) {
+    let mut table = TenureTable::new(&config);
+    let Some(class) = store_contact::connect(&mut config, &mut table).await else {
+        table.revoke_all(Reason::Shutdown);
+        if let Some(done) = table.take_stop_request() {
+            let _ = done.send(());
+        }
+        publish_pending(&mut config);
+        config.publisher.close();
+        return;
+    };
     loop {
-        let mut driver = Driver::new(&setup, desk);
-        let ended = AssertUnwindSafe(driver.run(&mut setup.commands)).catch_unwind().await;
+        let mut driver = Driver::new(&config, class, table);
+        let ended = AssertUnwindSafe(driver.run(&mut config.commands)).catch_unwind().await;
         let Err(panic) = ended else {
-            driver.desk.revoke_all(Reason::Shutdown);
-            tell_the_rest(&mut setup);
+            driver.table.revoke_all(Reason::Shutdown);
+            publish_pending(&mut config);
             break;
         };
-        desk = driver.desk;
-        desk.revoke_all(Reason::Fault);
-        setup.publisher.tell(What::LoopFailed { error: panic_text(&*panic) });
+        table = driver.table;
+        table.revoke_all(Reason::Fault);
+        config.publisher.publish(EventKind::LoopFailed { error: panic_text(&*panic) });
         // What was led must have stopped before it may be led again from here.
-        desk.all_stopped(&mut setup.commands).await;
-        tokio::time::sleep(setup.timing.beat).await;
+        table.wait_until_stopped(&mut config.commands).await;
+        tokio::time::sleep(config.timing.beat).await;
     }
-    setup.publisher.close();
+    config.publisher.close();
 }
 
-/// Nobody hears commands any more; what was still to be told is told.
-fn tell_the_rest(setup: &mut Setup) {
-    setup.commands.close();
-    while let Ok(command) = setup.commands.try_recv() {
-        if let Command::Tell(what) = command {
-            setup.publisher.tell(what);
+/// No command is taken any more; events that were still to be published are.
+fn publish_pending(config: &mut DriverConfig) {
+    config.commands.close();
+    while let Ok(command) = config.commands.try_recv() {
+        if let Command::Publish(kind) = command {
+            config.publisher.publish(kind);
         }
     }
 }
 
-/// What a panic said.
+/// The message of a panic.
 pub(crate) fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
     text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "panicked".to_owned())
 }
 
 /// An operation that has ended.
-struct Done {
+struct CompletedOperation {
     input: Input,
-    error: Option<String>,
+    error: Option<StoreError>,
 }
 
 struct Driver {
@@ -152,97 +169,108 @@ struct Driver {
     namespace: Name,
     store: SharedStore,
     clock: Arc<dyn Clock>,
+    /// Wakes the loop after a suspend, during which the runtime's timers stand still.
+    alarm: Option<Box<dyn SuspendTimer>>,
     publisher: Publisher,
     entropy: KernelEntropy,
     /// Operations on their way.
-    awaited: FuturesUnordered<BoxFuture<'static, Done>>,
+    in_flight: FuturesUnordered<BoxFuture<'static, CompletedOperation>>,
     signals: BoxStream<'static, Signal>,
     patience: Duration,
-    desk: Desk,
-    historian: Historian,
+    table: TenureTable,
+    history: HistoryRecorder,
     stopping: Option<oneshot::Sender<()>>,
-    pulse: Arc<AtomicU64>,
+    last_turn: Arc<AtomicU64>,
+    contact: watch::Sender<StoreContact>,
+    /// When the store is asked again what it can promise.
+    describe_at: Time,
     /// Whether there are handles left.
-    wanted: bool,
+    has_handles: bool,
     /// Since when only the store's word is missing for the end.
-    alone_since: Option<Time>,
-    /// The session whose witness is held.
-    attested: Option<SessionId>,
-    /// The last store error told, so that a broken store does not fill the log.
+    idle_since: Option<Time>,
+    /// The session whose liveness lock is held.
+    acquired: Option<SessionId>,
+    /// The last store error published, so that a broken store does not fill the log.
     last_error: Option<String>,
-    slip: Option<Slip>,
+    fault: Option<DriverFault>,
 }
 
 impl Driver {
-    fn new(setup: &Setup, desk: Desk) -> Self {
-        let config = Config {
-            node: setup.node.clone(),
-            timing: setup.timing,
-            class: setup.class,
-            mutant: setup.mutant,
-        };
+    fn new(config: &DriverConfig, class: Class, table: TenureTable) -> Self {
+        let engine = Config::new(config.node.clone(), config.timing, class);
+        #[cfg(feature = "mutants")]
+        let engine = engine.with_mutant(config.mutant);
         Self {
-            engine: Engine::new(config),
-            namespace: setup.namespace.clone(),
-            store: setup.store.clone(),
-            clock: setup.clock.clone(),
-            publisher: setup.publisher.clone(),
+            engine: Engine::new(engine),
+            namespace: config.namespace.clone(),
+            store: config.store.clone(),
+            clock: config.clock.clone(),
+            alarm: config.clock.alarm(),
+            publisher: config.publisher.clone(),
             entropy: KernelEntropy,
-            awaited: FuturesUnordered::new(),
-            signals: setup.store.watch(&setup.namespace),
+            in_flight: FuturesUnordered::new(),
+            signals: config.store.watch(&config.namespace),
             // The engine gives up first; this only bounds how long a hung store is held on to.
-            patience: 2 * setup.timing.op_timeout,
-            historian: Historian::start(setup),
-            desk,
+            patience: 2 * config.timing.op_timeout,
+            history: HistoryRecorder::start(config),
+            table,
             stopping: None,
-            pulse: setup.pulse.clone(),
-            wanted: true,
-            alone_since: None,
-            attested: None,
+            last_turn: config.last_turn.clone(),
+            contact: config.contact.clone(),
+            describe_at: config.clock.now().after(DESCRIBE_EVERY * config.timing.ttl),
+            has_handles: true,
+            idle_since: None,
+            acquired: None,
             last_error: None,
-            slip: setup.slip,
+            fault: config.fault,
         }
     }
 
     async fn run(&mut self, commands: &mut mpsc::UnboundedReceiver<Command>) {
-        for input in self.desk.opening_moves() {
+        for input in self.table.initial_inputs() {
             self.feed(input);
         }
-        if let Some(done) = self.desk.stop_wanted() {
+        if let Some(done) = self.table.take_stop_request() {
             self.command(Command::Stop { done });
         }
         while !self.engine.is_stopped() {
-            self.pulse.store(self.clock.now().0, Ordering::Release);
-            let forsaken_at = self.forsaken_at();
-            if self.clock.now() >= forsaken_at {
-                self.forsake();
+            self.last_turn.store(self.clock.now().0, Ordering::Release);
+            self.publisher.flush_bursts();
+            self.describe();
+            let abandon_at = self.abandon_at();
+            if self.clock.now() >= abandon_at {
+                self.abandon();
                 break;
             }
-            let wake = self.desk.next_wake().min(self.engine.next_wake()).min(forsaken_at);
+            let wake = self.table.next_wake().min(self.engine.next_wake()).min(abandon_at);
             let input = tokio::select! {
                 biased;
-                Some(done) = self.awaited.next(), if !self.awaited.is_empty() => {
+                Some(done) = self.in_flight.next(), if !self.in_flight.is_empty() => {
                     // What the store said before it answered comes first: that it forgot, above all.
-                    self.hear_signals();
-                    self.done(done)
+                    self.drain_signals();
+                    self.on_completed(done)
                 }
-                command = commands.recv(), if self.wanted => match command {
+                command = commands.recv(), if self.has_handles => match command {
                     Some(command) => {
                         self.command(command);
                         continue;
                     }
-                    // Nobody is left who could want anything.
+                    // Every handle is gone.
                     None => {
-                        self.wanted = false;
+                        self.has_handles = false;
                         Input::Stop
                     }
                 },
-                Some(signal) = self.signals.next() => taken_in(signal),
+                Some(signal) = self.signals.next() => {
+                    self.on_signal(signal);
+                    continue;
+                }
                 () = self.clock.sleep_until(wake) => Input::Wake,
+                () = alarm_fired(&mut self.alarm, wake.since(self.clock.now())) => Input::Wake,
             };
             self.feed(input);
         }
-        self.historian.finish().await;
+        self.history.finish().await;
         if let Some(done) = self.stopping.take() {
             let _ = done.send(());
         }
@@ -250,52 +278,81 @@ impl Driver {
 
     /// When a node that is to stop, and whose work has ended, goes without the store's word: its session has run out by
     /// then, and others expel it. A program that outlives its store must not keep a thread for each node it ever had.
-    fn forsaken_at(&mut self) -> Time {
-        if (self.wanted && self.stopping.is_none()) || self.desk.has_work() {
-            self.alone_since = None;
+    fn abandon_at(&mut self) -> Time {
+        if (self.has_handles && self.stopping.is_none()) || self.table.has_work() {
+            self.idle_since = None;
             return Time::NEVER;
         }
-        let since = *self.alone_since.get_or_insert_with(|| self.clock.now());
+        let since = *self.idle_since.get_or_insert_with(|| self.clock.now());
         since.after(2 * self.engine.timing().ttl)
     }
 
-    fn forsake(&mut self) {
-        if let Some(session) = self.attested.take() {
-            self.store.release(&self.namespace, session);
+    fn abandon(&mut self) {
+        if let Some(session) = self.acquired.take() {
+            self.store.liveness().release_lock(&self.namespace, session);
         }
     }
 
-    /// Takes in the signals that have come already, but not for ever.
-    fn hear_signals(&mut self) {
-        for _ in 0..SIGNALS_AT_ONCE {
-            let Some(Some(signal)) = self.signals.next().now_or_never() else { return };
-            self.feed(taken_in(signal));
+    /// Asks the store now and then whether it still keeps what it acknowledges: a replica may follow it by now. What it
+    /// gained counts from the next start.
+    fn describe(&mut self) {
+        let now = self.clock.now();
+        if self.engine.class() != Class::B || now < self.describe_at {
+            return;
         }
+        self.describe_at = now.after(DESCRIBE_EVERY * self.engine.timing().ttl);
+        let (store, publisher, patience) = (self.store.clone(), self.publisher.clone(), self.patience);
+        let answer = async move {
+            let input = match tokio::time::timeout(patience, store.describe()).await {
+                Ok(Ok(description)) if description.class == Class::C => {
+                    publisher.publish(EventKind::StoreWeakened { why: description.remarks.join("; ") });
+                    Input::Weakened
+                }
+                _ => Input::Wake,
+            };
+            CompletedOperation { input, error: None }
+        };
+        self.in_flight.push(answer.boxed());
+    }
+
+    /// Takes in the signals that have come already, but not for ever.
+    fn drain_signals(&mut self) {
+        for _ in 0..MAX_SIGNALS_AT_ONCE {
+            let Some(Some(signal)) = self.signals.next().now_or_never() else { return };
+            self.on_signal(signal);
+        }
+    }
+
+    fn on_signal(&mut self, signal: Signal) {
+        if matches!(signal, Signal::Forgot) {
+            self.describe_at = self.clock.now();
+        }
+        self.feed(signal_to_input(signal));
     }
 
     fn command(&mut self, command: Command) {
         let input = match command {
-            Command::Stand { role, standing, seat } => {
-                self.desk.seat(&role, seat, Some(standing.clone()));
-                Input::Stand { role, standing }
+            Command::Campaign { role, candidacy, slot } => {
+                self.table.register(&role, slot, Some(candidacy.clone()));
+                Input::Campaign { role, candidacy }
             }
-            Command::Observe { role, seat } => {
-                self.desk.seat(&role, seat, None);
+            Command::Observe { role, slot } => {
+                self.table.register(&role, slot, None);
                 Input::Observe { role }
             }
             Command::Leave { role } => {
-                return self.desk.leave(&role).into_iter().for_each(|input| self.feed(input));
+                return self.table.leave(&role).into_iter().for_each(|input| self.feed(input));
             }
-            Command::Release { role, token, reason } => Input::Release { role, token, reason },
+            Command::Release { role, token, reason } => Input::Resign { role, token, reason },
             Command::Stopped { role, token } => {
-                self.desk.stopped(&role, token);
-                Input::Stopped { role, token }
+                self.table.work_stopped(&role, token);
+                Input::WorkStopped { role, token }
             }
             Command::Describe { labels, address } => {
-                self.desk.describe(&labels, address.as_ref());
+                self.table.describe(&labels, address.as_ref());
                 Input::Describe { labels, address }
             }
-            Command::Tell(what) => return self.publisher.tell(what),
+            Command::Publish(kind) => return self.publisher.publish(kind),
             Command::Stop { done } => {
                 self.stopping = Some(done);
                 Input::Stop
@@ -312,38 +369,38 @@ impl Driver {
             let now = Now { time: self.clock.now(), wall: self.clock.wall() };
             let input = if self.clock.fault() { Input::ClockFault } else { input };
             for output in self.engine.step(now, input, &mut self.entropy) {
-                self.carry_out(output, &mut inputs);
+                self.perform(output, &mut inputs);
             }
-            self.desk.kill_stuck(now.time);
+            self.table.kill_stuck(now.time);
         }
     }
 
-    fn carry_out(&mut self, output: Output, inputs: &mut Vec<Input>) {
+    fn perform(&mut self, output: Output, inputs: &mut Vec<Input>) {
         match output {
             Output::Read { op, query } => {
                 let (store, namespace) = (self.store.clone(), self.namespace.clone());
                 self.send(op, async move { Ok(Reply::Read(read(&store, &namespace, &query).await?)) });
             }
             Output::Write { op, writes } => {
-                let (store, namespace, slip) = (self.store.clone(), self.namespace.clone(), self.slip);
-                let written = async move { write(&store, &namespace, writes, slip).await };
+                let (store, namespace, fault) = (self.store.clone(), self.namespace.clone(), self.fault);
+                let written = async move { write(&store, &namespace, writes, fault).await };
                 self.send(op, async move { Ok(Reply::Written(written.await?)) });
             }
-            Output::Attest { session, takeover } => {
-                self.attested = Some(session);
+            Output::AcquireLock { session, takeover } => {
+                self.acquired = Some(session);
                 let (store, namespace) = (self.store.clone(), self.namespace.clone());
-                self.awaited.push(attest(store, namespace, session, takeover).boxed());
+                self.in_flight.push(acquire_lock(store, namespace, session, takeover).boxed());
             }
-            Output::Attend { session, witness, takeover } => {
-                self.store.attend(&self.namespace, session, &witness, takeover);
+            Output::WatchLock { session, lock, takeover } => {
+                self.store.liveness().watch_lock(&self.namespace, session, &lock, takeover);
             }
-            Output::Ignore { session } => self.store.ignore(&self.namespace, session),
-            Output::Release { session } => {
-                self.attested.take_if(|held| *held == session);
-                self.store.release(&self.namespace, session);
+            Output::UnwatchLock { session } => self.store.liveness().unwatch_lock(&self.namespace, session),
+            Output::ReleaseLock { session } => {
+                self.acquired.take_if(|held| *held == session);
+                self.store.liveness().release_lock(&self.namespace, session);
             }
-            Output::Valid { until } => self.desk.valid_until(until),
-            Output::Event(event) => self.event(event, inputs),
+            Output::Valid { until } => self.table.valid_until(until),
+            Output::Event(event) => self.on_event(event, inputs),
         }
     }
 
@@ -355,57 +412,80 @@ impl Driver {
         let patience = self.patience;
         let answer = async move {
             let error = match tokio::time::timeout(patience, operation).await {
-                Ok(Ok(reply)) => return Done { input: Input::Replied { op, reply }, error: None },
+                Ok(Ok(reply)) => {
+                    return CompletedOperation { input: Input::Replied { op, reply }, error: None };
+                }
                 Ok(Err(error)) => error,
                 Err(_) => StoreError::unknown("store", "no answer in time"),
             };
             let reply = Reply::Failed(error.fate());
-            Done { input: Input::Replied { op, reply }, error: Some(error.to_string()) }
+            CompletedOperation { input: Input::Replied { op, reply }, error: Some(error) }
         };
-        self.awaited.push(answer.boxed());
+        self.in_flight.push(answer.boxed());
     }
 
-    /// A broken store says the same over and over: it is told once, until it works again or says something else.
-    fn done(&mut self, done: Done) -> Input {
-        if done.error.is_some() && done.error != self.last_error {
-            let error = done.error.clone().unwrap_or_default();
-            self.publisher.tell(What::StoreFailed { error });
+    /// A broken store repeats its error: it is published once, until the store works again or fails differently.
+    fn on_completed(&mut self, done: CompletedOperation) -> Input {
+        let said = done.error.as_ref().map(ToString::to_string);
+        if let Some(error) = said.clone().filter(|_| said != self.last_error) {
+            self.publisher.publish(EventKind::StoreFailed { error });
         }
-        self.last_error = done.error;
+        self.last_error = said;
+        if let Some(error) = done.error.filter(|error| error.retry() == Retry::Never) {
+            store_contact::mark_refused(&self.contact, error);
+        }
         done.input
     }
 
-    fn event(&mut self, event: Told, inputs: &mut Vec<Input>) {
-        if let Told::Checked = event {
-            return self.desk.checked(&self.engine);
+    fn on_event(&mut self, event: EngineEvent, inputs: &mut Vec<Input>) {
+        if let EngineEvent::Polled = event {
+            return self.table.after_poll(&self.engine);
         }
-        self.historian.note(&event);
-        // Work is told before people are.
-        self.desk.take(&event, &self.engine, inputs);
-        self.desk.tell(event, self.clock.now());
+        if let EngineEvent::SessionOpened { .. } = event {
+            self.contact.send_replace(StoreContact::Admitted);
+        }
+        let turned = Time(self.last_turn.load(Ordering::Acquire));
+        self.history.record(&event, self.clock.now().since(turned));
+        // Work hears of it before listeners do.
+        self.table.apply(&event, &self.engine, inputs);
+        self.table.publish(event, self.clock.now());
     }
 }
 
-/// An error is no answer where the witness matters and may yet come: the engine gives up by itself, and asks anew.
-async fn attest(store: SharedStore, namespace: Name, session: SessionId, takeover: Takeover) -> Done {
-    match store.attest(&namespace, session, takeover).await {
-        Ok(witness) => Done { input: Input::Attested { session, witness }, error: None },
+/// Waits for the alarm, if there is one.
+async fn alarm_fired(alarm: &mut Option<Box<dyn SuspendTimer>>, span: Duration) {
+    match alarm {
+        Some(alarm) => alarm.fire_after(span).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// An error is no answer where the lock matters and may yet come: the engine gives up by itself, and asks anew.
+async fn acquire_lock(
+    store: SharedStore,
+    namespace: Name,
+    session: SessionId,
+    takeover: Takeover,
+) -> CompletedOperation {
+    match store.liveness().acquire_lock(&namespace, session, takeover).await {
+        Ok(lock) => CompletedOperation { input: Input::LockAcquired { session, lock }, error: None },
         Err(error) if takeover == Takeover::OnDisconnect && error.retry() == Retry::Soon => {
-            Done { input: Input::Wake, error: Some(error.to_string()) }
+            CompletedOperation { input: Input::Wake, error: Some(error) }
         }
         Err(error) => {
-            tracing::warn!(%error, "no witness for this session: only its lease tells that it is gone");
-            Done { input: Input::Attested { session, witness: None }, error: None }
+            tracing::warn!(%error, "no liveness lock for this session: only its lease tells that it is gone");
+            CompletedOperation { input: Input::LockAcquired { session, lock: None }, error: None }
         }
     }
 }
 
-fn taken_in(signal: Signal) -> Input {
+fn signal_to_input(signal: Signal) -> Input {
     match signal {
-        Signal::Changed(entry) => Input::Hinted(Hint::Changed(decode(entry))),
+        Signal::Changed(key) => Input::Hinted(Hint::Changed(key)),
         Signal::Resync => Input::Hinted(Hint::Resync),
         Signal::Forgot => Input::Hinted(Hint::Forgot),
-        Signal::Witnessed(evidence) => Input::Witnessed(evidence),
+        Signal::UnknownLease(ttl) => Input::Hinted(Hint::UnknownLease(ttl)),
+        Signal::Evidence(evidence) => Input::Evidence(evidence),
     }
 }
 
@@ -426,24 +506,24 @@ async fn write(
     store: &SharedStore,
     namespace: &Name,
     writes: Vec<tenure_core::Write>,
-    slip: Option<Slip>,
+    fault: Option<DriverFault>,
 ) -> Result<Vec<Outcome>, StoreError> {
     let encode = |write: tenure_core::Write| Write {
         key: write.key,
         expect: write.expect,
         put: write.put.map(|(version, record)| (version, Value::of_record(&record))),
-        ring: write.ring,
-        witnessed: write.witnessed,
+        notify: write.notify,
+        requires_lock: write.requires_lock,
     };
     let writes: Vec<Write> = writes.into_iter().map(encode).collect();
     let outcomes = match store.write(namespace, &writes).await {
-        Err(_) if Slip::SilenceIsSuccess.made(slip) => {
+        Err(_) if DriverFault::SilenceIsSuccess.is_injected(fault) => {
             writes.iter().map(|_| store::Outcome::Applied).collect()
         }
         answer => answer?,
     };
     let believed = |found: Outcome| match found {
-        Outcome::Conflict(_) if Slip::ConflictIsSuccess.made(slip) => Outcome::Applied,
+        Outcome::Conflict(_) if DriverFault::ConflictIsSuccess.is_injected(fault) => Outcome::Applied,
         found => found,
     };
     Ok(outcomes.into_iter().map(outcome).map(believed).collect())

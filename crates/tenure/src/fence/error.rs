@@ -2,24 +2,24 @@
 
 use crate::{Name, Token};
 
-/// What a driver has to say.
-pub type Cause = Box<dyn std::error::Error + Send + Sync>;
+/// The error of a database driver.
+pub type DatabaseError = Box<dyn std::error::Error + Send + Sync>;
 
-/// Why a fence was not passed. Whichever it is: roll back.
+/// Why the fence was not raised. Roll the transaction back in every case.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum FenceError {
-    /// Somebody who was elected later has been there.
+    /// A later leader has raised the fence.
     #[error(
         "{resource} was fenced by token {newer}, which is newer than token {token}: another leader is at work; roll back, \
          and stand for the role again"
     )]
     Fenced {
-        /// What is protected.
+        /// The resource that the fence protects.
         resource: String,
         /// The token that was refused.
         token: Token,
-        /// The one that was seen.
+        /// The token in the fence.
         newer: Token,
     },
     /// The fence belongs to another role, whose tokens cannot be compared with these.
@@ -27,11 +27,11 @@ pub enum FenceError {
         "{resource} is fenced by role {owner}, not by {role}: roll back, and give each role resources of its own"
     )]
     OtherRole {
-        /// What is protected.
+        /// The resource that the fence protects.
         resource: String,
-        /// Who asked.
+        /// The role of this leader.
         role: Name,
-        /// Whose it is.
+        /// The role that the fence belongs to.
         owner: String,
     },
     /// The tenure is over by its own clock.
@@ -46,33 +46,25 @@ pub enum FenceError {
     #[error(
         "{0:?} cannot name a resource: take 1 to {max} characters, without control characters, and without spaces at \
          either end",
-        max = super::LONGEST_RESOURCE
+        max = super::MAX_RESOURCE_LEN
     )]
     BadResource(String),
     /// The database failed, or the fence could not be had in the time that was left.
     #[error("the fence of {resource} was not raised: {message}; roll back, and try again while you lead")]
     Database {
-        /// What is protected.
+        /// The resource that the fence protects.
         resource: String,
-        /// What the driver said, with its causes.
+        /// The driver's error and its causes, as text.
         message: String,
-        /// What the driver said.
-        source: Cause,
+        /// The driver's error.
+        source: DatabaseError,
     },
 }
 
 impl FenceError {
-    /// What the driver said, with the one piece of advice that is always the same.
-    pub(super) fn database(resource: &str, source: Cause) -> Self {
-        let mut message = source.to_string();
-        let mut deeper = source.source();
-        while let Some(cause) = deeper {
-            let text = cause.to_string();
-            if !message.contains(&text) {
-                message = format!("{message}: {text}");
-            }
-            deeper = cause.source();
-        }
+    /// The driver's error, with advice if the table is missing.
+    pub(super) fn database(resource: &str, source: DatabaseError) -> Self {
+        let mut message = crate::store::with_causes(&*source);
         if message.contains("tenure_fence") {
             message.push_str(" (`tenure schema --fence` prints the table and the rights)");
         }

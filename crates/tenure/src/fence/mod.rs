@@ -1,7 +1,7 @@
 //! Fences: a deposed leader cannot commit.
 //!
-//! A process can be frozen between asking [`Lead::check`] and writing, and go on when somebody else leads. What it
-//! writes then is refused if the database that it writes to remembers the highest token it has seen: one row
+//! A process can be frozen between asking [`Lead::check`] and writing, and go on when another node leads. The
+//! database refuses its late write if it remembers the highest token it has seen: one row
 //! `tenure_fence(resource, role, token)`, raised by [`Lead::fence`] inside *your* transaction.
 //!
 //! ```text
@@ -11,7 +11,7 @@
 //!
 //! The row lies in the database that is written to, which need not be the store of the election; no register of an
 //! election is touched. Fence first in a transaction, and let a new leader fence before it works. The table is made by
-//! [`create`], or by what `tenure schema --fence` prints. `docs/fencing.md` has the same in plain SQL and Lua, and
+//! [`create_table`], or by what `tenure schema --fence` prints. `docs/guides/fencing.md` has the same in plain SQL and Lua, and
 //! `docs/adr/0014-fences.md` says why it is so.
 
 mod error;
@@ -31,13 +31,13 @@ mod with_tokio_postgres;
 
 use std::time::Duration;
 
-pub use error::{Cause, FenceError};
+pub use error::{DatabaseError, FenceError};
 pub use sql::Dialect;
 
 use crate::{Lead, Name, Token};
 
 /// The longest name of a resource, in characters: what fits into a key of every database.
-pub const LONGEST_RESOURCE: usize = 190;
+pub const MAX_RESOURCE_LEN: usize = 190;
 
 /// An open transaction of yours, in which a fence can be raised. There is one for each driver behind its feature;
 /// for another driver these two methods are all that is needed.
@@ -45,53 +45,53 @@ pub const LONGEST_RESOURCE: usize = 190;
 // Without `Send` on the futures, because a transaction of rusqlite is bound to its thread. Those of the other drivers
 // are `Send` all the same: the compiler looks into them.
 #[allow(async_fn_in_trait)]
-pub trait Fence {
-    /// Which SQL it speaks.
+pub trait FencedTransaction {
+    /// The dialect of the database.
     const DIALECT: Dialect;
 
-    /// Runs statements that have no parameters and whose rows nobody wants.
-    async fn run(&mut self, statements: String) -> Result<(), Cause>;
+    /// Runs statements that have no parameters, and discards their rows.
+    async fn run(&mut self, statements: String) -> Result<(), DatabaseError>;
 
-    /// Raises the row of the claim if it may be raised, and tells what stands there now, held until the transaction
-    /// ends: [`Dialect::raise`], and then [`Dialect::look`] where the first does not tell.
-    async fn raise(&mut self, claim: &Claim<'_>) -> Result<Standing, Cause>;
+    /// Raises the row of the claim if it may be raised, and returns the row as it is then, locked until the transaction
+    /// ends: [`Dialect::raise`], and then [`Dialect::read_back`] where the first does not tell.
+    async fn raise(&mut self, claim: &FenceClaim<'_>) -> Result<FenceRow, DatabaseError>;
 }
 
 /// Makes the table if it is missing. In a transaction of its own: on MySQL making tables commits what is open.
 ///
 /// # Errors
-/// What the database has to say.
-pub async fn create(transaction: &mut impl Fence) -> Result<(), Cause> {
+/// The database's error.
+pub async fn create_table(transaction: &mut impl FencedTransaction) -> Result<(), DatabaseError> {
     transaction.run(ddl_of(transaction).to_owned()).await
 }
 
-fn ddl_of<T: Fence>(_: &T) -> &'static str {
+fn ddl_of<T: FencedTransaction>(_: &T) -> &'static str {
     T::DIALECT.ddl()
 }
 
-/// What a leader writes on a fence.
+/// The values that a leader writes into the row of a fence.
 #[derive(Debug, Clone, Copy)]
-pub struct Claim<'a> {
-    /// What is protected.
+pub struct FenceClaim<'a> {
+    /// The resource that the fence protects.
     pub resource: &'a str,
-    /// On behalf of which role.
+    /// The role that the leader leads.
     pub role: &'a Name,
-    /// With which token.
+    /// The token of its tenure.
     pub token: Token,
     /// How long leadership may be relied on if nothing more is heard from the store: nothing may wait longer.
     pub left: Duration,
 }
 
-/// What stands on a fence.
+/// The row of a fence.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Standing {
-    /// Whose it is.
+pub struct FenceRow {
+    /// The role that the fence belongs to.
     pub role: String,
     /// The highest token it has seen.
     pub token: Token,
 }
 
-impl Standing {
+impl FenceRow {
     /// A row as databases have it, where numbers have a sign.
     #[must_use]
     pub fn new(role: String, token: i64) -> Self {
@@ -99,7 +99,7 @@ impl Standing {
     }
 }
 
-impl Claim<'_> {
+impl FenceClaim<'_> {
     /// The token as databases have it.
     #[must_use]
     pub fn number(&self) -> i64 {
@@ -107,26 +107,22 @@ impl Claim<'_> {
     }
 
     /// The one place where it is decided who may pass: equal passes, because a tenure has many transactions.
-    fn judge(&self, standing: &Standing) -> Result<(), FenceError> {
+    fn check(&self, row: &FenceRow) -> Result<(), FenceError> {
         let resource = self.resource.to_owned();
-        if standing.role != self.role.as_str() {
-            return Err(FenceError::OtherRole {
-                resource,
-                role: self.role.clone(),
-                owner: standing.role.clone(),
-            });
+        if row.role != self.role.as_str() {
+            return Err(FenceError::OtherRole { resource, role: self.role.clone(), owner: row.role.clone() });
         }
-        if standing.token > self.token {
-            return Err(FenceError::Fenced { resource, token: self.token, newer: standing.token });
+        if row.token > self.token {
+            return Err(FenceError::Fenced { resource, token: self.token, newer: row.token });
         }
-        assert!(standing.token == self.token, "a fence that lets {} pass says so", self.token);
+        assert!(row.token == self.token, "a fence that lets {} pass says so", self.token);
         Ok(())
     }
 }
 
 impl Lead {
-    /// Raises the fence of `resource` inside your transaction, and holds it until the transaction ends: whoever leads
-    /// later waits for it, and whoever led before is refused. Call it first in the transaction, and end the
+    /// Raises the fence of `resource` inside your transaction, and holds it until the transaction ends: a later
+    /// leader waits for it, and a former leader is refused. Call it first in the transaction, and end the
     /// transaction by rolling back if it fails.
     ///
     /// Until the transaction ends, waiting in it is limited to [what is left](Lead::remaining) of the tenure: by the
@@ -136,46 +132,54 @@ impl Lead {
     ///
     /// # Errors
     /// [`FenceError`]: roll back. On PostgreSQL the transaction cannot be committed any more.
-    pub async fn fence<T: Fence>(&self, transaction: &mut T, resource: &str) -> Result<(), FenceError> {
-        let passed = self.pass(transaction, resource).await;
+    pub async fn fence<T: FencedTransaction>(
+        &self,
+        transaction: &mut T,
+        resource: &str,
+    ) -> Result<(), FenceError> {
+        let passed = self.raise_fence(transaction, resource).await;
         if passed.is_err()
-            && let Some(spoil) = T::DIALECT.spoil()
+            && let Some(refuse) = T::DIALECT.refuse_commit()
         {
             // It fails on purpose.
-            let _ = transaction.run(spoil.to_owned()).await;
+            let _ = transaction.run(refuse.to_owned()).await;
         }
         passed
     }
 
-    async fn pass<T: Fence>(&self, transaction: &mut T, resource: &str) -> Result<(), FenceError> {
+    async fn raise_fence<T: FencedTransaction>(
+        &self,
+        transaction: &mut T,
+        resource: &str,
+    ) -> Result<(), FenceError> {
         let claim = self.claim(resource)?;
-        let failed = |cause: Cause| FenceError::database(resource, cause);
-        if let Some(limit) = T::DIALECT.limit(claim.left) {
+        let failed = |cause: DatabaseError| FenceError::database(resource, cause);
+        if let Some(limit) = T::DIALECT.limit_waiting(claim.left) {
             transaction.run(limit).await.map_err(failed)?;
         }
-        let standing = transaction.raise(&claim).await;
-        if let Some(relax) = T::DIALECT.relax() {
-            transaction.run(relax.to_owned()).await.map_err(failed)?;
+        let row = transaction.raise(&claim).await;
+        if let Some(restore) = T::DIALECT.restore_limit() {
+            transaction.run(restore.to_owned()).await.map_err(failed)?;
         }
-        claim.judge(&standing.map_err(failed)?)?;
+        claim.check(&row.map_err(failed)?)?;
         // It may have waited for long.
         self.claim(resource).map(|_| ())
     }
 
-    /// What this leader may write on a fence now.
-    fn claim<'a>(&'a self, resource: &'a str) -> Result<Claim<'a>, FenceError> {
+    /// The values that this leader may write now.
+    fn claim<'a>(&'a self, resource: &'a str) -> Result<FenceClaim<'a>, FenceError> {
         let count = resource.chars().count();
-        if !(1..=LONGEST_RESOURCE).contains(&count)
+        if !(1..=MAX_RESOURCE_LEN).contains(&count)
             || resource.trim() != resource
             || resource.contains(char::is_control)
         {
-            return Err(FenceError::BadResource(resource.chars().take(LONGEST_RESOURCE).collect()));
+            return Err(FenceError::BadResource(resource.chars().take(MAX_RESOURCE_LEN).collect()));
         }
         let left = self.remaining();
         if left.is_zero() {
             return Err(FenceError::Over { role: self.role().clone(), token: self.token() });
         }
-        Ok(Claim { resource, role: self.role(), token: self.token(), left })
+        Ok(FenceClaim { resource, role: self.role(), token: self.token(), left })
     }
 }
 
@@ -185,8 +189,9 @@ mod tests {
 
     fn verdict(role: &str, token: u64) -> Result<(), FenceError> {
         let mine = Name::new("scheduler").unwrap();
-        let claim = Claim { resource: "ledger", role: &mine, token: Token(7), left: Duration::from_secs(1) };
-        claim.judge(&Standing { role: role.to_owned(), token: Token(token) })
+        let claim =
+            FenceClaim { resource: "ledger", role: &mine, token: Token(7), left: Duration::from_secs(1) };
+        claim.check(&FenceRow { role: role.to_owned(), token: Token(token) })
     }
 
     #[test]
@@ -204,7 +209,7 @@ mod tests {
     async fn names_that_databases_would_bend_are_refused() {
         let node = crate::testing::node("a").await;
         let tenure = node.candidate("scheduler").await.unwrap().elected().await.unwrap();
-        for bad in ["", " a", "a ", "a\nb", &"x".repeat(LONGEST_RESOURCE + 1)] {
+        for bad in ["", " a", "a ", "a\nb", &"x".repeat(MAX_RESOURCE_LEN + 1)] {
             assert!(matches!(tenure.claim(bad), Err(FenceError::BadResource(_))), "{bad:?}");
         }
         assert!(tenure.claim("orders/eu west: é").is_ok());

@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-/// Which SQL a database speaks.
+/// The SQL dialect of a database.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Dialect {
     /// PostgreSQL.
     Postgres,
@@ -37,7 +38,7 @@ impl Dialect {
         }
     }
 
-    /// The rights that whoever raises fences needs, for that user; none where files have the rights.
+    /// The statement that grants `user` the rights to raise fences; none on SQLite, where the file has the rights.
     #[must_use]
     pub fn grants(self, user: &str) -> Option<String> {
         let user = match self {
@@ -59,13 +60,13 @@ impl Dialect {
 
     /// Tells role and token of a row where [`raise`](Self::raise) does not. Takes the resource.
     #[must_use]
-    pub fn look(self) -> Option<&'static str> {
+    pub fn read_back(self) -> Option<&'static str> {
         (self == Self::Mysql).then_some(MYSQL_LOOK)
     }
 
-    /// What limits the waiting in this transaction; none where the driver has to do it.
+    /// The statement that limits waiting in this transaction; none where the driver has to do it.
     #[must_use]
-    pub fn limit(self, left: Duration) -> Option<String> {
+    pub fn limit_waiting(self, left: Duration) -> Option<String> {
         match self {
             Self::Postgres => Some(postgres_limit(left)),
             Self::Mysql => Some(mysql_limit(left)),
@@ -73,15 +74,16 @@ impl Dialect {
         }
     }
 
-    /// What takes back as much of [`limit`](Self::limit) as would outlive the transaction and hurt others.
+    /// The statement that undoes the part of [`limit_waiting`](Self::limit_waiting) that would outlive the transaction.
     #[must_use]
-    pub fn relax(self) -> Option<&'static str> {
+    pub fn restore_limit(self) -> Option<&'static str> {
         (self == Self::Mysql).then_some("SET innodb_lock_wait_timeout = @tenure_wait")
     }
 
-    /// What makes it impossible to commit, for those who do not look at errors; none where there is no such thing.
+    /// The statement that makes the transaction impossible to commit, even for code that ignores the error; none where the
+    /// database has no such statement.
     #[must_use]
-    pub fn spoil(self) -> Option<&'static str> {
+    pub fn refuse_commit(self) -> Option<&'static str> {
         let refuse = "DO $$ BEGIN RAISE EXCEPTION 'tenure: refused by its fence: roll back'; END $$";
         (self == Self::Postgres).then_some(refuse)
     }
@@ -99,7 +101,7 @@ fn postgres_limit(left: Duration) -> String {
 }
 
 /// MySQL limits the wait for a row only, in whole seconds, and only for a session: it is put back after the fence was
-/// raised. MariaDB alone ends the connection of whoever pauses within a transaction; that has to outlast the fence.
+/// raised. MariaDB alone ends a connection that pauses within a transaction; that limit has to outlast the fence.
 fn mysql_limit(left: Duration) -> String {
     let seconds = left.as_secs() + 1;
     format!(

@@ -3,21 +3,21 @@
 use mysql_async::Transaction;
 use mysql_async::prelude::Queryable;
 
-use super::{Cause, Claim, Dialect, Fence, Standing};
+use super::{DatabaseError, Dialect, FenceClaim, FenceRow, FencedTransaction};
 
-impl Fence for Transaction<'_> {
+impl FencedTransaction for Transaction<'_> {
     const DIALECT: Dialect = Dialect::Mysql;
 
-    async fn run(&mut self, statements: String) -> Result<(), Cause> {
+    async fn run(&mut self, statements: String) -> Result<(), DatabaseError> {
         Ok(self.query_drop(statements).await?)
     }
 
-    async fn raise(&mut self, claim: &Claim<'_>) -> Result<Standing, Cause> {
+    async fn raise(&mut self, claim: &FenceClaim<'_>) -> Result<FenceRow, DatabaseError> {
         let params = (claim.resource, claim.role.as_str(), claim.number());
         self.exec_drop(Dialect::Mysql.raise(), params).await?;
-        let look = Dialect::Mysql.look().expect("MySQL has to be asked");
-        let found: Option<(String, i64)> = self.exec_first(look, (claim.resource,)).await?;
+        let read_back = Dialect::Mysql.read_back().expect("MySQL has to be asked");
+        let found: Option<(String, i64)> = self.exec_first(read_back, (claim.resource,)).await?;
         let (role, token) = found.ok_or("the row of tenure_fence was deleted by this very transaction")?;
-        Ok(Standing::new(role, token))
+        Ok(FenceRow::new(role, token))
     }
 }

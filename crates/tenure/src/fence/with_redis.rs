@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 use redis::aio::ConnectionLike;
 use redis::{Arg, Cmd, ErrorKind, FromRedisValue, Pipeline, Script, ServerErrorKind, Value};
 
-use super::{Cause, Claim, FenceError, Standing};
+use super::{DatabaseError, FenceClaim, FenceError, FenceRow};
 use crate::{Lead, Token};
 
 const SCRIPT: &str = include_str!("fence.lua");
@@ -28,7 +28,7 @@ impl Lead {
         commands: &Pipeline,
     ) -> Result<T, FenceError> {
         let claim = self.claim(resource)?;
-        let failed = |cause: Cause| FenceError::database(resource, cause);
+        let failed = |cause: DatabaseError| FenceError::database(resource, cause);
         let mut reply = call(false, &claim, commands).query_async(connection).await;
         if matches!(&reply, Err(error) if error.kind() == ErrorKind::Server(ServerErrorKind::NoScript)) {
             reply = call(true, &claim, commands).query_async(connection).await;
@@ -37,17 +37,17 @@ impl Lead {
         let text = || String::from_redis_value_ref(&answers).unwrap_or_default();
         match verdict.as_str() {
             "done" => redis::from_redis_value(answers).map_err(|error| failed(error.into())),
-            "role" => Err(refused(&claim, &Standing { role: text(), token: claim.token })),
+            "role" => Err(refused(&claim, &FenceRow { role: text(), token: claim.token })),
             _ => {
                 let token = Token(text().parse().map_err(|_| failed("the fence holds no number".into()))?);
-                Err(refused(&claim, &Standing { role: claim.role.to_string(), token }))
+                Err(refused(&claim, &FenceRow { role: claim.role.to_string(), token }))
             }
         }
     }
 }
 
 /// The script, by its hash or whole: `SCRIPT LOAD` would need another right.
-fn call(whole: bool, claim: &Claim<'_>, commands: &Pipeline) -> Cmd {
+fn call(whole: bool, claim: &FenceClaim<'_>, commands: &Pipeline) -> Cmd {
     let mut call = redis::cmd(if whole { "EVAL" } else { "EVALSHA" });
     call.arg(if whole { SCRIPT } else { HASHED.get_hash() });
     call.arg(1).arg(format!("tenure_fence:{{{}}}", claim.resource));
@@ -66,6 +66,6 @@ fn call(whole: bool, claim: &Claim<'_>, commands: &Pipeline) -> Cmd {
 }
 
 /// The script refuses what would be refused here.
-fn refused(claim: &Claim<'_>, standing: &Standing) -> FenceError {
-    claim.judge(standing).expect_err("the script and this judge alike")
+fn refused(claim: &FenceClaim<'_>, row: &FenceRow) -> FenceError {
+    claim.check(row).expect_err("the script and this judge alike")
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use futures_util::FutureExt;
 use rusqlite::Transaction;
 
-use super::{Cause, Claim, Dialect, Fence, FenceError, Standing};
+use super::{DatabaseError, Dialect, FenceClaim, FenceError, FenceRow, FencedTransaction};
 use crate::Lead;
 
 impl Lead {
@@ -23,20 +23,20 @@ impl Lead {
     }
 }
 
-impl Fence for Transaction<'_> {
+impl FencedTransaction for Transaction<'_> {
     const DIALECT: Dialect = Dialect::Sqlite;
 
-    async fn run(&mut self, statements: String) -> Result<(), Cause> {
+    async fn run(&mut self, statements: String) -> Result<(), DatabaseError> {
         Ok(self.execute_batch(&statements)?)
     }
 
     /// The limit is the connection's: it is put back.
-    async fn raise(&mut self, claim: &Claim<'_>) -> Result<Standing, Cause> {
+    async fn raise(&mut self, claim: &FenceClaim<'_>) -> Result<FenceRow, DatabaseError> {
         let before: u32 = self.query_row("PRAGMA busy_timeout", [], |row| row.get(0))?;
         self.busy_timeout(claim.left)?;
         let params = (claim.resource, claim.role.as_str(), claim.number());
         let raised = self
-            .query_row(Dialect::Sqlite.raise(), params, |row| Ok(Standing::new(row.get(0)?, row.get(1)?)));
+            .query_row(Dialect::Sqlite.raise(), params, |row| Ok(FenceRow::new(row.get(0)?, row.get(1)?)));
         self.busy_timeout(Duration::from_millis(before.into()))?;
         Ok(raised?)
     }

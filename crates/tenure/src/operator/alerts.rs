@@ -1,12 +1,12 @@
-//! What is kept about alerts: one register for each, so that whoever tells people next knows what they were told.
+//! What is kept about alerts: one register for each, so that the next leader that notifies people knows what was sent.
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tenure_core::{Key, Kind, Query};
 
 use super::Operator;
-use super::ask::TRIES;
-use crate::store::Value;
+use super::update::Update;
+use crate::store::{Entry, Value};
 use crate::{Error, Name};
 
 impl Operator {
@@ -15,7 +15,7 @@ impl Operator {
         let Some(epoch) = super::epoch(&self.store, &self.namespace).await? else { return Ok(Vec::new()) };
         let query = Query { keys: Vec::new(), kinds: vec![(epoch, Kind::Alert)] };
         let found = self.store.read(&self.namespace, &query).await?;
-        let read = |entry: crate::store::Entry| match entry.key {
+        let read = |entry: Entry| match entry.key {
             Key::Named(_, _, name) => Some((name, entry.value.parse().ok()?)),
             _ => None,
         };
@@ -30,15 +30,13 @@ impl Operator {
         mut change: impl FnMut(Option<T>) -> Option<T>,
     ) -> Result<Option<T>, Error> {
         let key = Key::Named(self.epoch_of(alert).await?, Kind::Alert, alert.clone());
-        for _ in 0..TRIES {
-            let found = self.read_one(key.clone()).await?;
-            let version = found.as_ref().map(|entry| entry.version);
+        let changed = |found: Option<&Entry>| {
             let before = found.and_then(|entry| entry.value.parse::<T>().ok());
-            let Some(after) = change(before) else { return Ok(None) };
-            if self.put(key.clone(), version, Some(Value::of(&after, None))).await? {
-                return Ok(Some(after));
+            match change(before) {
+                Some(after) => Update::Put(Some(Value::of(&after, None)), Some(after)),
+                None => Update::Keep(None),
             }
-        }
-        Err(Error::Contended(key.to_string()))
+        };
+        self.update(key, changed).await
     }
 }

@@ -4,33 +4,51 @@
 //! where leaders look.
 
 mod alerts;
-mod ask;
 mod audit;
-mod past;
-mod pulse;
+mod history;
+mod liveness;
 mod registers;
+mod repair;
+mod requests;
 mod snapshot;
 mod tasks;
+mod update;
 mod watch;
 
-pub use audit::{Act, Deed};
-pub use snapshot::{NodeReport, NodeState, RoleReport, RoleState, Snapshot, is_internal};
+pub use audit::{AuditEntry, OperatorAction};
+pub use repair::{DamagedRegister, Remedy};
+pub use snapshot::{ClusterSnapshot, NodeReport, NodeState, RoleReport, RoleState, is_internal};
 pub use tenure_core::record::Order;
-pub use watch::{Change, Watch};
+pub use watch::{ClusterChange, ClusterWatch};
 
 use std::collections::BTreeMap;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use futures_util::StreamExt;
 use futures_util::stream::BoxStream;
-use tenure_core::record::{Cluster, Session};
-use tenure_core::{Epoch, Key, Query, Version, Wall};
+use tenure_core::bounds::truncate;
+use tenure_core::record::{Cluster, PROTOCOL, Session};
+use tenure_core::{Epoch, Key, Query, Version};
 
-use crate::history::Past;
+use crate::clock::wall_now;
+use crate::history::TenureRecord;
 use crate::store::{Entry, SharedStore, Signal, StoreError, Value};
 use crate::{Error, Name, SessionId};
 
-/// Looks at a namespace and asks for changes.
+/// Reads the state of a namespace and requests changes.
+///
+/// ```
+/// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+/// # let node = tenure::testing::node("web-1").await;
+/// # let tenure = node.candidate("scheduler").await?.elected().await.unwrap();
+/// use tenure::{Name, Operator};
+///
+/// let operator = Operator::new(node.store().clone(), node.namespace().clone(), "ada");
+/// let snapshot = operator.snapshot().await?;
+/// let report = snapshot.role(&Name::new("scheduler")?).expect("the role is there");
+/// println!("{:?} leads under token {}", report.leader, report.token);
+/// # Ok::<(), tenure::Error>(()) }).unwrap();
+/// ```
 #[derive(Debug, Clone)]
 pub struct Operator {
     store: SharedStore,
@@ -44,13 +62,13 @@ impl Operator {
         Self { store, namespace, by: by.into() }
     }
 
-    /// The same operator, acting for somebody else.
+    /// The same operator, acting under another name.
     #[must_use]
     pub fn acting_for(&self, by: impl Into<String>) -> Self {
         Self { by: by.into(), ..self.clone() }
     }
 
-    /// Who acts.
+    /// The name that its actions are recorded under.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.by
@@ -69,8 +87,8 @@ impl Operator {
     }
 
     /// Everything, as it is now.
-    pub async fn snapshot(&self) -> Result<Snapshot, Error> {
-        Snapshot::take(&self.store, &self.namespace).await
+    pub async fn snapshot(&self) -> Result<ClusterSnapshot, Error> {
+        ClusterSnapshot::take(&self.store, &self.namespace).await
     }
 
     /// Comes whenever something may have changed, and at least this often.
@@ -79,7 +97,7 @@ impl Operator {
         let signals = self
             .store
             .watch(&self.namespace)
-            .filter_map(|signal| async move { (!matches!(signal, Signal::Witnessed(_))).then_some(()) });
+            .filter_map(|signal| async move { (!matches!(signal, Signal::Evidence(_))).then_some(()) });
         let ticks = futures_util::stream::unfold((), move |()| async move {
             tokio::time::sleep(at_least).await;
             Some(((), ()))
@@ -88,7 +106,7 @@ impl Operator {
     }
 
     fn order(&self, why: &str) -> Order {
-        Order { by: self.by.clone(), why: why.to_owned(), at: wall() }
+        Order { by: truncate(&self.by), why: truncate(why), at: wall_now() }
     }
 
     async fn read_one(&self, key: Key) -> Result<Option<Entry>, StoreError> {
@@ -101,18 +119,30 @@ impl Operator {
 pub(crate) async fn epoch(store: &SharedStore, namespace: &Name) -> Result<Option<Epoch>, StoreError> {
     let query = Query { keys: vec![Key::Cluster], kinds: Vec::new() };
     let found = store.read(namespace, &query).await?;
-    Ok(found.first().and_then(|entry| entry.value.parse::<Cluster>().ok()).map(|cluster| cluster.epoch))
+    let Some(entry) = found.first() else { return Ok(None) };
+    refuse_newer(entry)?;
+    Ok(entry.value.parse::<Cluster>().ok().map(|cluster| cluster.epoch))
+}
+
+/// A namespace whose nodes speak a newer protocol than this version is left alone.
+pub(crate) fn refuse_newer(cluster: &Entry) -> Result<(), StoreError> {
+    let Some(theirs) = cluster.value.newer_protocol(&cluster.key) else { return Ok(()) };
+    let what =
+        format!("the nodes of this namespace speak protocol {theirs}, and this version speaks {PROTOCOL}");
+    Err(StoreError::not_applied("cluster", format!("{what}: upgrade tenure here")).permanent())
 }
 
 /// The sessions of those tenures that have no end yet: their last beat was their last sign of life.
-pub(crate) async fn sessions_of_open<'a>(
+pub(crate) async fn sessions_of_unfinished<'a>(
     store: &SharedStore,
     namespace: &Name,
     epoch: Epoch,
-    tenures: impl Iterator<Item = &'a Past>,
+    tenures: impl Iterator<Item = &'a TenureRecord>,
 ) -> Result<BTreeMap<SessionId, Session>, StoreError> {
-    let mut keys: Vec<Key> =
-        tenures.filter(|past| past.ended.is_none()).map(|past| Key::Session(epoch, past.session)).collect();
+    let mut keys: Vec<Key> = tenures
+        .filter(|tenure| tenure.ended.is_none())
+        .map(|tenure| Key::Session(epoch, tenure.session))
+        .collect();
     keys.sort_unstable();
     keys.dedup();
     let found = store.read(namespace, &Query { keys, kinds: Vec::new() }).await?;
@@ -123,11 +153,6 @@ pub(crate) async fn sessions_of_open<'a>(
     Ok(found.into_iter().filter_map(session).collect())
 }
 
-fn wall() -> Wall {
-    let since_1970 = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    Wall(u64::try_from(since_1970.as_micros()).unwrap_or(u64::MAX))
-}
-
-fn fresh(value: Value) -> (Version, Value) {
-    (Version(crate::clock::nonce()), value)
+fn with_new_version(value: Value) -> (Version, Value) {
+    (Version(crate::store::entropy::nonce()), value)
 }

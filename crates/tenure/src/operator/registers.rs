@@ -3,11 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use tenure_core::record::{Node, NodeControl, Reason, Role, RoleControl, Session};
-use tenure_core::{Epoch, Key, Kind, Query, Wall};
+use tenure_core::record::{Cluster, Holder, Node, NodeControl, Reason, Role, RoleControl, Session};
+use tenure_core::{Epoch, Key, Kind, Query, Record, Timestamp};
 
-use super::pulse::{Pulse, Pulses};
-use super::{NodeReport, NodeState, RoleReport, RoleState, Snapshot, is_internal};
+use super::liveness::{LivenessBySession, SessionLiveness};
+use super::{ClusterSnapshot, NodeReport, NodeState, RoleReport, RoleState, is_internal};
 use crate::store::{Entry, SharedStore};
 use crate::{Error, Name, SessionId, Token};
 
@@ -21,38 +21,42 @@ pub(super) struct Registers {
     controls: BTreeMap<Name, RoleControl>,
     node_controls: BTreeMap<Name, NodeControl>,
     unreadable: Vec<String>,
+    longest_lease: Option<Duration>,
+    floor: Token,
 }
 
 impl Registers {
-    /// All of a namespace; none if nobody was ever there.
+    /// All registers of a namespace; none if no node was ever there.
     pub(super) async fn read(store: &SharedStore, namespace: &Name) -> Result<Option<Self>, Error> {
-        let Some(epoch) = super::epoch(store, namespace).await? else { return Ok(None) };
+        let query = Query { keys: vec![Key::Cluster], kinds: Vec::new() };
+        let Some(cluster) = store.read(namespace, &query).await?.pop() else { return Ok(None) };
+        super::refuse_newer(&cluster)?;
+        let Record::Cluster(Cluster { epoch, max_ttl, floor, .. }) = cluster.value.to_record(&Key::Cluster)
+        else {
+            return Ok(Some(Self { unreadable: vec![cluster.key.to_string()], ..Self::default() }));
+        };
         let kinds = [Kind::Session, Kind::Node, Kind::Role, Kind::RoleControl, Kind::NodeControl];
         let query = Query { keys: Vec::new(), kinds: kinds.map(|kind| (epoch, kind)).into() };
-        let mut registers = Self { epoch, ..Self::default() };
+        let mut registers = Self { epoch, longest_lease: Some(max_ttl), floor, ..Self::default() };
         for entry in store.read(namespace, &query).await? {
-            if registers.put(&entry).is_err() {
-                registers.unreadable.push(entry.key.to_string());
-            }
+            registers.put(&entry);
         }
         Ok(Some(registers))
     }
 
-    fn put(&mut self, entry: &Entry) -> Result<(), serde_json::Error> {
-        let value = &entry.value;
-        match &entry.key {
-            Key::Session(_, id) => _ = self.sessions.insert(*id, value.parse()?),
-            Key::Named(_, Kind::Node, name) => _ = self.nodes.insert(name.clone(), value.parse()?),
-            Key::Named(_, Kind::Role, name) => _ = self.roles.insert(name.clone(), value.parse()?),
-            Key::Named(_, Kind::RoleControl, name) => {
-                self.controls.insert(name.clone(), value.parse()?);
+    fn put(&mut self, entry: &Entry) {
+        match (&entry.key, entry.value.to_record(&entry.key)) {
+            (Key::Session(_, id), Record::Session(session)) => _ = self.sessions.insert(*id, session),
+            (Key::Named(_, _, name), Record::Node(node)) => _ = self.nodes.insert(name.clone(), node),
+            (Key::Named(_, _, name), Record::Role(role)) => _ = self.roles.insert(name.clone(), role),
+            (Key::Named(_, _, name), Record::RoleControl(control)) => {
+                self.controls.insert(name.clone(), control);
             }
-            Key::Named(_, Kind::NodeControl, name) => {
-                self.node_controls.insert(name.clone(), value.parse()?);
+            (Key::Named(_, _, name), Record::NodeControl(control)) => {
+                self.node_controls.insert(name.clone(), control);
             }
-            Key::Named(..) | Key::Cluster => {}
+            _ => self.unreadable.push(entry.key.to_string()),
         }
-        Ok(())
     }
 
     /// The sessions that a role or a node names.
@@ -63,28 +67,43 @@ impl Registers {
     }
 
     /// All of it, for people.
-    pub(super) fn report(self, pulses: &Pulses) -> Snapshot {
-        let (all, nodes) = (self.role_reports(pulses), self.node_reports(pulses));
+    pub(super) fn report(self, liveness: &LivenessBySession) -> ClusterSnapshot {
+        let (all, nodes) = (self.role_reports(liveness), self.node_reports(liveness));
         let (internal, roles) = all.into_iter().partition(|report: &RoleReport| is_internal(&report.role));
-        Snapshot { roles, internal, nodes, unreadable: self.unreadable }
+        let (age, epoch, longest_lease) = (Duration::ZERO, Some(self.epoch), self.longest_lease);
+        let (unreadable, floor) = (self.unreadable, self.floor);
+        ClusterSnapshot { roles, internal, nodes, unreadable, age, epoch, floor, longest_lease }
     }
 
-    fn role_reports(&self, pulses: &Pulses) -> Vec<RoleReport> {
-        let standing = self.standing(pulses);
+    fn role_reports(&self, liveness: &LivenessBySession) -> Vec<RoleReport> {
+        let standing = self.standing(liveness);
         let ordered =
             self.controls.iter().filter(|(_, control)| control.pause.is_some() || control.pin.is_some());
         let names: BTreeSet<&Name> =
             self.roles.keys().chain(standing.keys().copied()).chain(ordered.map(|(name, _)| name)).collect();
+        let forgotten = |name: &&Name| self.is_forgotten(name, liveness) && !standing.contains_key(*name);
+        let names = names.into_iter().filter(|name| !forgotten(name));
         let nobody = Vec::new();
-        let report = |name| self.role_report(name, standing.get(name).unwrap_or(&nobody), pulses);
-        names.into_iter().map(report).collect()
+        let report = |name| self.role_report(name, standing.get(name).unwrap_or(&nobody), liveness);
+        names.map(report).collect()
+    }
+
+    /// Whether an operator hid the role, and it has had no leader since.
+    fn is_forgotten(&self, name: &Name, liveness: &LivenessBySession) -> bool {
+        let Some(forgotten) = self.controls.get(name).and_then(|control| control.forgotten.as_ref()) else {
+            return false;
+        };
+        let Some(role) = self.roles.get(name) else { return true };
+        let live =
+            |holder: &Holder| liveness.get(&holder.session).is_some_and(|status| !status.state.is_over());
+        role.token <= forgotten.token && !role.holder.as_ref().is_some_and(live)
     }
 
     /// For each role the live nodes that may lead it, with their priorities.
-    fn standing(&self, pulses: &Pulses) -> BTreeMap<&Name, Vec<(&Name, i32)>> {
+    fn standing(&self, liveness: &LivenessBySession) -> BTreeMap<&Name, Vec<(&Name, i32)>> {
         let mut standing: BTreeMap<&Name, Vec<(&Name, i32)>> = BTreeMap::new();
         for (name, node) in &self.nodes {
-            let live = pulses.get(&node.session).is_some_and(|pulse| pulse.state == NodeState::Live);
+            let live = liveness.get(&node.session).is_some_and(|status| status.state == NodeState::Live);
             let drained = self.node_controls.get(name).is_some_and(|control| control.drain.is_some());
             for (role, priority) in node.candidacies.iter().filter(|_| live) {
                 let line = standing.entry(role).or_default();
@@ -96,39 +115,49 @@ impl Registers {
         standing
     }
 
-    fn role_report(&self, name: &Name, standing: &[(&Name, i32)], pulses: &Pulses) -> RoleReport {
+    fn role_report(
+        &self,
+        name: &Name,
+        standing: &[(&Name, i32)],
+        liveness: &LivenessBySession,
+    ) -> RoleReport {
         let record = self.roles.get(name);
         let holder = record.and_then(|record| record.holder.as_ref());
-        let pulse = holder.and_then(|holder| pulses.get(&holder.session)).copied();
+        let status = holder.and_then(|holder| liveness.get(&holder.session)).copied();
         let control = self.controls.get(name).cloned().unwrap_or_default();
-        let leader = holder.filter(|_| pulse.is_some_and(|pulse| !pulse.state.is_over()));
-        let state = match (leader, pulse.map(|pulse| pulse.state)) {
+        let leader = holder.filter(|_| status.is_some_and(|status| !status.state.is_over()));
+        let state = match (leader, status.map(|status| status.state)) {
             (Some(_), Some(NodeState::Live)) => RoleState::Led,
             (Some(_), _) => RoleState::Silent,
             (None, _) if control.pause.is_some() => RoleState::Paused,
             (None, _) => RoleState::Vacant,
         };
         let line = standing.iter().map(|(node, priority)| ((*node).clone(), *priority));
-        let next = tenure_core::engine::in_order(name, record, line).into_iter();
-        let (reason, fallen) = fallen(record, leader.is_some(), pulse);
+        let next = tenure_core::engine::claim_order(name, record, line).into_iter();
+        let (reason, fallen) = fallen(record, leader.is_some(), status);
         let paused_at = control.pause.as_ref().filter(|_| state == RoleState::Paused).map(|order| order.at);
         RoleReport {
             role: name.clone(),
             leader: leader.map(|holder| holder.node.clone()),
+            last_leader: None,
             token: record.map_or(Token(0), |record| record.token),
             since: fallen.max(paused_at),
             state,
             reason,
-            last_beat_ms_ago: leader.and(pulse).map(|pulse| millis(pulse.ago)),
+            last_beat_ms_ago: leader.and(status).map(|status| millis(status.ago)),
+            ttl_ms: leader.and(status).map(|status| millis(status.ttl)),
             address: leader.and_then(|holder| self.nodes.get(&holder.node)?.address.clone()),
             candidates: next.filter(|node| leader.is_none_or(|holder| holder.node != *node)).collect(),
             paused: control.pause,
             pinned: control.pin.map(|pin| pin.node),
-            transfer: control.request.and_then(|request| request.to),
+            transfer: control
+                .request
+                .filter(|request| record.is_none_or(|r| r.token <= request.token))
+                .and_then(|r| r.to),
         }
     }
 
-    fn node_reports(&self, pulses: &Pulses) -> Vec<NodeReport> {
+    fn node_reports(&self, liveness: &LivenessBySession) -> Vec<NodeReport> {
         let mut led: BTreeMap<SessionId, Vec<Name>> = BTreeMap::new();
         for (name, role) in self.roles.iter().filter(|(name, _)| !is_internal(name)) {
             if let Some(holder) = &role.holder {
@@ -136,8 +165,8 @@ impl Registers {
             }
         }
         let report = |(name, node): (&Name, &Node)| {
-            let pulse = pulses.get(&node.session);
-            let state = pulse.map_or(NodeState::Expelled, |pulse| pulse.state);
+            let status = liveness.get(&node.session);
+            let state = status.map_or(NodeState::Expelled, |status| status.state);
             let roles = led.remove(&node.session).filter(|_| !state.is_over());
             NodeReport {
                 node: name.clone(),
@@ -148,8 +177,8 @@ impl Registers {
                 labels: node.labels.clone(),
                 address: node.address.clone(),
                 since: node.since,
-                last_beat_ms_ago: pulse.map(|pulse| millis(pulse.ago)),
-                ttl_ms: pulse.map(|pulse| millis(pulse.ttl)),
+                last_beat_ms_ago: status.map(|status| millis(status.ago)),
+                ttl_ms: status.map(|status| millis(status.ttl)),
                 drained: self.node_controls.get(name).and_then(|control| control.drain.clone()),
             }
         };
@@ -166,14 +195,18 @@ fn shown(candidacies: &BTreeMap<Name, i32>) -> BTreeMap<Name, i32> {
 }
 
 /// Why a role is as it is, and since when. A leader that died wrote neither: its last beat has to do.
-fn fallen(record: Option<&Role>, led: bool, pulse: Option<Pulse>) -> (Option<Reason>, Option<Wall>) {
+fn fallen(
+    record: Option<&Role>,
+    led: bool,
+    status: Option<SessionLiveness>,
+) -> (Option<Reason>, Option<Timestamp>) {
     let Some(record) = record else { return (None, None) };
     if led || record.holder.is_none() {
         return (Some(record.reason), Some(record.since));
     }
-    match pulse {
-        Some(pulse) if pulse.state == NodeState::Closed => (Some(Reason::Shutdown), Some(pulse.at)),
-        pulse => (Some(Reason::Expelled), pulse.map(|pulse| pulse.at)),
+    match status {
+        Some(status) if status.state == NodeState::Closed => (Some(Reason::Shutdown), Some(status.at)),
+        status => (Some(Reason::Expelled), status.map(|status| status.at)),
     }
 }
 

@@ -7,15 +7,15 @@ use std::time::Duration;
 use crate::Name;
 use crate::ledger::RunState;
 
-/// What this process counted, task by task. Cheap to clone.
+/// The counters of this process, by task. Cheap to clone.
 #[derive(Debug, Clone, Default)]
-pub struct Counters {
-    tasks: Arc<Mutex<BTreeMap<Name, Counts>>>,
+pub struct TaskCounters {
+    tasks: Arc<Mutex<BTreeMap<Name, TaskCounts>>>,
 }
 
 /// The counts of one task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Counts {
+pub struct TaskCounts {
     pub(super) runs: u64,
     pub(super) succeeded: u64,
     pub(super) failures: u64,
@@ -27,7 +27,7 @@ pub struct Counts {
     pub(super) took: Duration,
 }
 
-impl Counts {
+impl TaskCounts {
     /// Runs started here.
     #[must_use]
     pub fn runs(&self) -> u64 {
@@ -83,20 +83,20 @@ impl Counts {
     }
 }
 
-impl Counters {
+impl TaskCounters {
     /// The counts of a task, if it is in the schedule.
     #[must_use]
-    pub fn of(&self, task: &Name) -> Option<Counts> {
+    pub fn of(&self, task: &Name) -> Option<TaskCounts> {
         self.lock().get(task).copied()
     }
 
     /// The counts of every task of the schedule, from the beginning.
     #[must_use]
-    pub fn all(&self) -> BTreeMap<Name, Counts> {
+    pub fn all(&self) -> BTreeMap<Name, TaskCounts> {
         self.lock().clone()
     }
 
-    /// How many tasks there are counts of.
+    /// The number of tasks that have counts.
     #[must_use]
     pub fn known(&self) -> usize {
         self.lock().len()
@@ -133,13 +133,13 @@ impl Counters {
         });
     }
 
-    fn change(&self, task: &Name, change: impl FnOnce(&mut Counts)) {
+    fn change(&self, task: &Name, change: impl FnOnce(&mut TaskCounts)) {
         if let Some(counts) = self.lock().get_mut(task) {
             change(counts);
         }
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, BTreeMap<Name, Counts>> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, BTreeMap<Name, TaskCounts>> {
         self.tasks.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

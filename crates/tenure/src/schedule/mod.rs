@@ -4,7 +4,7 @@
 //! # let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
 //! # runtime.block_on(async {
 //! use std::time::Duration;
-//! use tenure::schedule::{OnStop, Schedule, Task, TaskSettings};
+//! use tenure::schedule::{Schedule, StopPolicy, Task, TaskSettings};
 //!
 //! let nightly = TaskSettings {
 //!     zone: "Europe/Vienna".to_owned(),
@@ -12,7 +12,7 @@
 //!     rerun: true,
 //!     ..TaskSettings::cron("nightly-report", "30 2 * * *")?
 //! };
-//! let often = TaskSettings { on_stop: OnStop::Cancel, ..TaskSettings::every("poll", Duration::from_millis(200))? };
+//! let often = TaskSettings { on_stop: StopPolicy::Cancel, ..TaskSettings::every("poll", Duration::from_millis(200))? };
 //! let schedule = Schedule::new()
 //!     .task(Task::new(nightly, |run| async move {
 //!         println!("report for {:?}, under token {}", run.tick(), run.token());
@@ -20,8 +20,8 @@
 //!     })?)?
 //!     .task(Task::new(often, |_| async { Ok::<(), std::io::Error>(()) })?)?;
 //!
-//! let node = tenure::Node::connect("memory:schedule").name("web-1").start().await?;
-//! let leading = schedule.lead(node.stand("scheduler"));
+//! let node = tenure::Node::builder("memory:schedule").name("web-1").start().await?;
+//! let leading = schedule.lead(node.candidate("scheduler"));
 //! # let stop = async { tokio::time::sleep(Duration::from_millis(500)).await; node.stop().await; Ok(()) };
 //! # tokio::try_join!(leading, stop)?;
 //! # let poll = tenure::Name::new("poll")?;
@@ -29,26 +29,28 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(()) }).unwrap();
 //! ```
 //!
-//! **What is promised.** Whatever crashes, freezes or fails over: each tick is *started at most once*; a tick that nobody
+//! **What is promised.** Whatever crashes, freezes or fails over: each tick is *started at most once* on a store of class A
+//! or B (class C can lose the entry of a start: let the resource refuse a [`RunContext::id`] that it has seen); a tick that was not
 //! started is caught up, as far as the task's `catch-up` says, or recorded as missed; a run whose leader died midway is
-//! recorded as interrupted and, with `rerun`, run again under the next token. The gate is asked for every run: without
+//! recorded as interrupted and, with `rerun`, run again under the next token. Leadership is checked before every run: without
 //! leadership, or without the store, nothing starts. While nothing is due, nothing is read or written.
 //!
 //! Ticks are wall-clock times: a node whose clock is wrong runs them at the wrong time, but never twice.
 
-mod clerk;
 mod counters;
-mod entry;
+mod ledger;
 mod plan;
+mod recurrence;
 mod run;
+mod scheduler;
 mod settings;
 mod task;
-mod when;
+mod task_state;
 
-pub use counters::{Counters, Counts};
-pub use settings::{HttpSettings, OnStop, Overlap, Place, TaskSettings};
-pub use task::{Done, Failed, RunContext, Runner, Task};
-pub use when::When;
+pub use counters::{TaskCounters, TaskCounts};
+pub use recurrence::Recurrence;
+pub use settings::{HttpSettings, OverlapPolicy, StopPolicy, TaskPlacement, TaskSettings};
+pub use task::{RunContext, RunFailure, RunSuccess, Task, TaskRunner};
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -59,15 +61,15 @@ use futures_util::{FutureExt, StreamExt};
 use tokio::sync::watch;
 
 use crate::node::CandidateBuilder;
-use crate::work::{Group, Mode, Restart, Scope, WorkError, Worker};
+use crate::work::{RestartPolicy, WorkError, WorkMode, Worker, WorkerContext, WorkerGroup};
 use crate::{BadName, Error, Name, Node};
-use clerk::Clerk;
+use scheduler::Scheduler;
 
-/// Why a task cannot be.
+/// Why a task is invalid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum BadTask {
-    /// Its name is none.
+pub enum TaskError {
+    /// Its name is invalid.
     #[error(transparent)]
     Name(#[from] BadName),
     /// The expression cannot be read.
@@ -75,10 +77,10 @@ pub enum BadTask {
     Cron {
         /// The expression.
         text: String,
-        /// Why.
+        /// The reason.
         why: String,
     },
-    /// There is no such time zone.
+    /// The time zone is unknown.
     #[error("zone = {0:?} is no time zone; write it like \"Europe/Vienna\" or \"UTC\"")]
     Zone(String),
     /// The interval is too short or too long.
@@ -87,9 +89,9 @@ pub enum BadTask {
     /// Two keys of which there must be one.
     #[error("task {task} needs exactly one of {keys}")]
     OneOf {
-        /// Which task.
+        /// The task.
         task: Name,
-        /// Which keys.
+        /// The keys.
         keys: &'static str,
     },
     /// The ledger would be too long, or none.
@@ -105,15 +107,15 @@ pub enum BadTask {
 #[must_use = "a schedule runs with `lead(…)`"]
 pub struct Schedule {
     tasks: watch::Sender<Tasks>,
-    counters: Counters,
+    counters: TaskCounters,
 }
 
-/// What a schedule has to run, as of now, by name.
+/// The current tasks of a schedule, by name.
 type Tasks = BTreeMap<Name, Arc<Task>>;
 
 impl Default for Schedule {
     fn default() -> Self {
-        Self::counting(Counters::default())
+        Self::counting(TaskCounters::default())
     }
 }
 
@@ -124,7 +126,7 @@ impl Schedule {
     }
 
     /// The same, with counters that it shares with other schedules.
-    pub fn counting(counters: Counters) -> Self {
+    pub fn counting(counters: TaskCounters) -> Self {
         Self { tasks: watch::Sender::new(Tasks::new()), counters }
     }
 
@@ -132,7 +134,7 @@ impl Schedule {
     ///
     /// # Errors
     /// If there is one of that name.
-    pub fn task(self, task: Task) -> Result<Self, BadTask> {
+    pub fn task(self, task: Task) -> Result<Self, TaskError> {
         let mut added = Ok(());
         self.tasks.send_modify(|tasks| added = add(tasks, task, &self.counters));
         added.map(|()| self)
@@ -143,7 +145,7 @@ impl Schedule {
     ///
     /// # Errors
     /// If there are two of one name; then nothing changes.
-    pub fn replace(&self, tasks: impl IntoIterator<Item = Task>) -> Result<(), BadTask> {
+    pub fn replace(&self, tasks: impl IntoIterator<Item = Task>) -> Result<(), TaskError> {
         let mut new = Tasks::new();
         tasks.into_iter().try_for_each(|task| add(&mut new, task, &self.counters))?;
         self.tasks.send_replace(new);
@@ -151,47 +153,52 @@ impl Schedule {
     }
 
     /// Campaigns, runs the leader's tasks while leading, gives up cleanly and campaigns again, until the node stops.
-    pub async fn lead(&self, stand: CandidateBuilder) -> Result<(), Error> {
-        Group::new().worker(self.worker()).lead(stand).await
+    pub async fn lead(&self, candidate: CandidateBuilder) -> Result<(), Error> {
+        WorkerGroup::new().worker(self.worker()).lead(candidate).await
     }
 
-    /// The leader's tasks as a worker, for a [`Group`] that has others too.
+    /// The leader's tasks as a worker, for a [`WorkerGroup`] that has others too.
     pub fn worker(&self) -> Worker {
         let (tasks, counters) = (self.tasks.clone(), self.counters.clone());
-        let work = move |scope: Scope| {
+        let work = move |context: WorkerContext| {
             let (tasks, counters) = (tasks.subscribe(), counters.clone());
             async move {
-                let shadow = scope.mode() == Mode::Shadow;
-                let clerk = Clerk::of_leader(&scope, tasks, counters, shadow);
-                clerk.run(scope.stopping(), scope.killed()).await;
+                let shadow = context.mode() == WorkMode::Shadow;
+                let scheduler = Scheduler::of_leader(&context, tasks, counters, shadow);
+                scheduler.run(context.stopping(), context.killed()).await;
                 Ok::<(), WorkError>(())
             }
         };
-        Worker::new("schedule", work).restart(Restart::Never).joins().shadows()
+        Worker::new("schedule", work).restart(RestartPolicy::Never).joins().shadows()
     }
 
     /// Runs the tasks of every node on this one, until the node stops. Each node has a ledger of its own.
-    pub async fn everywhere(&self, node: &Node) {
+    pub async fn run_on_every_node(&self, node: &Node) {
         let mut events = node.events();
         let stopped = async move { while events.next().await.is_some() {} };
-        self.everywhere_until(node, stopped, Duration::ZERO).await;
+        self.run_on_every_node_until(node, stopped, Duration::ZERO).await;
     }
 
     /// Runs the tasks of every node on this one, until told to stop; what goes on then has so long to finish.
-    pub async fn everywhere_until(&self, node: &Node, stop: impl Future<Output = ()>, drain: Duration) {
+    pub async fn run_on_every_node_until(
+        &self,
+        node: &Node,
+        stop: impl Future<Output = ()>,
+        drain: Duration,
+    ) {
         let stop = stop.shared();
         tokio::select! {
             () = stop.clone() => return,
             // Where there is nothing to run, nothing is kept.
-            () = self.filled(Place::EveryNode) => {}
+            () = self.filled(TaskPlacement::EveryNode) => {}
         }
         let kill = stop.clone().then(|()| tokio::time::sleep(drain));
-        Clerk::of_node(node, self.tasks.subscribe(), self.counters.clone()).run(stop, kill).await;
+        Scheduler::of_node(node, self.tasks.subscribe(), self.counters.clone()).run(stop, kill).await;
     }
 
-    /// What this process counted.
+    /// The counters of this process.
     #[must_use]
-    pub fn counters(&self) -> &Counters {
+    pub fn counters(&self) -> &TaskCounters {
         &self.counters
     }
 
@@ -201,18 +208,18 @@ impl Schedule {
         self.tasks.borrow().values().cloned().collect()
     }
 
-    /// Waits until it has something to run there.
-    pub async fn filled(&self, place: Place) {
+    /// Waits until it has a task for that placement.
+    pub async fn filled(&self, place: TaskPlacement) {
         let some = |tasks: &Tasks| tasks.values().any(|task| task.settings.place == place);
         // It cannot fail: the sender is here.
         let _ = self.tasks.subscribe().wait_for(some).await;
     }
 }
 
-fn add(tasks: &mut Tasks, task: Task, counters: &Counters) -> Result<(), BadTask> {
+fn add(tasks: &mut Tasks, task: Task, counters: &TaskCounters) -> Result<(), TaskError> {
     let name = task.settings.name.clone();
     if tasks.contains_key(&name) {
-        return Err(BadTask::Twice(name));
+        return Err(TaskError::Twice(name));
     }
     counters.know(&name);
     tasks.insert(name, Arc::new(task));

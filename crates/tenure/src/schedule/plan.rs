@@ -3,31 +3,31 @@
 use std::collections::VecDeque;
 
 use super::task::{Task, micros};
-use crate::Wall;
+use crate::Timestamp;
 
 /// After a long time of nothing, ticks are counted in portions of so many.
 const PORTION: usize = 50_000;
 
-/// What has come due for a task.
+/// The ticks of a task that have come due.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(super) struct Due {
+pub(super) struct DueTicks {
     /// Too late: the first, the last, and how many.
-    pub(super) missed: Option<(Wall, Wall, u64)>,
+    pub(super) missed: Option<(Timestamp, Timestamp, u64)>,
     /// Too late too, but to be run after all.
-    pub(super) caught_up: Vec<Wall>,
+    pub(super) caught_up: Vec<Timestamp>,
     /// In time.
-    pub(super) fresh: Vec<Wall>,
+    pub(super) fresh: Vec<Timestamp>,
     /// When to look again: when the next tick starts.
-    pub(super) look_at: Option<Wall>,
+    pub(super) look_at: Option<Timestamp>,
     /// The last tick that was looked at.
-    pub(super) upto: Option<Wall>,
+    pub(super) upto: Option<Timestamp>,
 }
 
 /// Sorts the ticks after `after` that have come due by `now`.
-pub(super) fn due(task: &Task, after: Wall, now: Wall) -> Due {
+pub(super) fn due(task: &Task, after: Timestamp, now: Timestamp) -> DueTicks {
     let late = micros(task.settings.late);
     let keep = usize::try_from(task.settings.catch_up).unwrap_or(usize::MAX);
-    let (mut due, mut catch_up) = (Due::default(), VecDeque::new());
+    let (mut due, mut catch_up) = (DueTicks::default(), VecDeque::new());
     let mut tick = task.when.next(after);
     for _ in 0..PORTION {
         let Some(at) = tick else { break };
@@ -51,12 +51,12 @@ pub(super) fn due(task: &Task, after: Wall, now: Wall) -> Due {
     while more && let Some(at) = catch_up.pop_front() {
         miss(&mut due, Some(at));
     }
-    due.look_at = tick.map(|at| Wall(at.0.saturating_add(task.delay(at))));
+    due.look_at = tick.map(|at| Timestamp(at.0.saturating_add(task.delay(at))));
     due.caught_up = catch_up.into();
     due
 }
 
-fn miss(due: &mut Due, tick: Option<Wall>) {
+fn miss(due: &mut DueTicks, tick: Option<Timestamp>) {
     let Some(tick) = tick else { return };
     due.missed = Some(match due.missed {
         Some((from, _, count)) => (from, tick, count + 1),
@@ -77,26 +77,26 @@ mod tests {
         Task::new(settings, |_| async { Ok::<(), String>(()) }).unwrap()
     }
 
-    fn seconds(ticks: &[Wall]) -> Vec<u64> {
+    fn seconds(ticks: &[Timestamp]) -> Vec<u64> {
         ticks.iter().map(|tick| tick.0 / 1_000_000).collect()
     }
 
     #[test]
     fn what_is_in_time_is_fresh_and_the_rest_is_caught_up_or_missed() {
-        let now = Wall(10_500_000);
-        let found = due(&task(|settings| settings.catch_up = 2), Wall(3_000_000), now);
-        assert_eq!(found.missed, Some((Wall(4_000_000), Wall(7_000_000), 4)));
+        let now = Timestamp(10_500_000);
+        let found = due(&task(|settings| settings.catch_up = 2), Timestamp(3_000_000), now);
+        assert_eq!(found.missed, Some((Timestamp(4_000_000), Timestamp(7_000_000), 4)));
         assert_eq!(seconds(&found.caught_up), [8, 9]);
         assert_eq!(seconds(&found.fresh), [10]);
-        assert_eq!((found.look_at, found.upto), (Some(Wall(11_000_000)), Some(Wall(10_000_000))));
-        let nothing = due(&task(|_| ()), Wall(10_000_000), now);
-        assert_eq!((nothing.upto, nothing.look_at), (None, Some(Wall(11_000_000))));
+        assert_eq!((found.look_at, found.upto), (Some(Timestamp(11_000_000)), Some(Timestamp(10_000_000))));
+        let nothing = due(&task(|_| ()), Timestamp(10_000_000), now);
+        assert_eq!((nothing.upto, nothing.look_at), (None, Some(Timestamp(11_000_000))));
     }
 
     #[test]
     fn without_catching_up_every_late_tick_is_missed() {
-        let found = due(&task(|settings| settings.catch_up = 0), Wall(0), Wall(5_000_000));
-        assert_eq!(found.missed, Some((Wall(1_000_000), Wall(3_000_000), 3)));
+        let found = due(&task(|settings| settings.catch_up = 0), Timestamp(0), Timestamp(5_000_000));
+        assert_eq!(found.missed, Some((Timestamp(1_000_000), Timestamp(3_000_000), 3)));
         assert_eq!((found.caught_up.len(), seconds(&found.fresh)), (0, vec![4, 5]));
     }
 
@@ -104,17 +104,17 @@ mod tests {
     fn jitter_delays_every_tick_by_less_than_itself_and_differs() {
         let task = task(|settings| settings.jitter = Duration::from_millis(500));
         let delays: std::collections::BTreeSet<u64> =
-            (1..100).map(|second| task.delay(Wall(second * 1_000_000))).collect();
+            (1..100).map(|second| task.delay(Timestamp(second * 1_000_000))).collect();
         assert!(delays.iter().all(|delay| *delay < 500_000) && delays.len() > 50);
-        let tick = Wall(7_000_000);
-        assert_eq!(due(&task, Wall(6_000_000), Wall(tick.0 + task.delay(tick) - 1)).fresh, []);
-        assert_eq!(due(&task, Wall(6_000_000), Wall(tick.0 + task.delay(tick))).fresh, [tick]);
+        let tick = Timestamp(7_000_000);
+        assert_eq!(due(&task, Timestamp(6_000_000), Timestamp(tick.0 + task.delay(tick) - 1)).fresh, []);
+        assert_eq!(due(&task, Timestamp(6_000_000), Timestamp(tick.0 + task.delay(tick))).fresh, [tick]);
     }
 
     #[test]
     fn years_of_seconds_are_counted_in_portions() {
-        let found = due(&task(|_| ()), Wall(0), Wall(3_000_000_000_000));
+        let found = due(&task(|_| ()), Timestamp(0), Timestamp(3_000_000_000_000));
         assert_eq!((found.missed.unwrap().2, found.caught_up.len()), (50_000, 0));
-        assert_eq!(found.upto, Some(Wall(50_000_000_000)));
+        assert_eq!(found.upto, Some(Timestamp(50_000_000_000)));
     }
 }

@@ -8,28 +8,29 @@ use std::time::Duration;
 use futures_util::FutureExt;
 use tokio::time::{Instant, sleep};
 
-use super::task::{Done, Failed, RunContext, Task};
+use super::ledger::{RunCause, RunEnd};
+use super::task::{RunContext, RunFailure, RunSuccess, Task};
 use crate::driver::panic_text;
-use crate::ledger::{Cause, Ending, RunState};
+use crate::ledger::RunState;
 use crate::{Lead, Token};
 
 /// The longest pause between two attempts.
 const LONGEST_PAUSE: Duration = Duration::from_secs(300);
 
-/// What is said of a run that was told to stop.
+/// The reason recorded for a run that had to stop.
 const HAD_TO_STOP: &str = "the leader had to stop";
 
-/// What allows runs at all.
+/// The permission to run.
 #[derive(Debug, Clone)]
-pub(super) enum Gate {
+pub(super) enum RunGate {
     /// Leadership; runs stop so long before its deadline.
     Lead(Lead, Duration),
     /// A task of every node: this life of the process, numbered like a tenure.
     Node(Token),
 }
 
-impl Gate {
-    /// Evaluated for every run.
+impl RunGate {
+    /// Checked before every run.
     pub(super) fn check(&self) -> bool {
         match self {
             Self::Lead(lead, _) => lead.check(),
@@ -51,33 +52,33 @@ impl Gate {
         }
     }
 
-    async fn unsafe_soon(&self) {
+    async fn deadline_near(&self) {
         match self {
-            Self::Lead(lead, slack) => lead.unsafe_soon(*slack).await,
+            Self::Lead(lead, slack) => lead.deadline_near(*slack).await,
             Self::Node(_) => std::future::pending().await,
         }
     }
 }
 
 /// A run that ended.
-pub(super) struct Finished {
+pub(super) struct FinishedRun {
     pub(super) nth: usize,
-    pub(super) cause: Cause,
-    pub(super) ending: Ending,
+    pub(super) cause: RunCause,
+    pub(super) ending: RunEnd,
 }
 
 /// Runs a task until it has ended, whatever that takes. It has stopped when this returns.
-pub(super) async fn run(nth: usize, task: Arc<Task>, context: RunContext, gate: Gate) -> Finished {
+pub(super) async fn run(nth: usize, task: Arc<Task>, context: RunContext, gate: RunGate) -> FinishedRun {
     let begun = Instant::now();
     let cause = context.cause;
-    let mut tries = Tries { attempts: 0, last: None };
+    let mut tries = RunAttempts { attempts: 0, last: None };
     let (stopped, told) = {
         let mut work = pin!(tries.go(&task, context.clone()));
         let stopped = tokio::select! {
             biased;
             () = &mut work => None,
             () = context.stop.cancelled() => Some((RunState::Cancelled, HAD_TO_STOP.to_owned())),
-            () = gate.unsafe_soon() => Some((RunState::Cancelled, "the lease ran out".to_owned())),
+            () = gate.deadline_near() => Some((RunState::Cancelled, "the lease ran out".to_owned())),
             limit = over(task.settings.timeout) => {
                 Some((RunState::TimedOut, format!("it took longer than {}", humantime::format_duration(limit))))
             }
@@ -93,8 +94,8 @@ pub(super) async fn run(nth: usize, task: Arc<Task>, context: RunContext, gate: 
     let failed_because_told = told && stopped.is_none() && matches!(tries.last, Some(Err(_)));
     let stopped = stopped.or(failed_because_told.then(|| (RunState::Cancelled, HAD_TO_STOP.to_owned())));
     let took_ms = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX);
-    let (state, exit, why) = tries.verdict(stopped);
-    Finished { nth, cause, ending: Ending { state, took_ms, attempts: tries.attempts.max(1), exit, why } }
+    let (state, exit, why) = tries.result(stopped);
+    FinishedRun { nth, cause, ending: RunEnd { state, took_ms, attempts: tries.attempts.max(1), exit, why } }
 }
 
 async fn over(limit: Option<Duration>) -> Duration {
@@ -105,21 +106,24 @@ async fn over(limit: Option<Duration>) -> Duration {
     limit.unwrap_or_default()
 }
 
-struct Tries {
+struct RunAttempts {
     attempts: u32,
-    last: Option<Result<Done, Failed>>,
+    last: Option<Result<RunSuccess, RunFailure>>,
 }
 
-impl Tries {
+impl RunAttempts {
     async fn go(&mut self, task: &Task, mut context: RunContext) {
         loop {
             self.attempts += 1;
             context.attempt = self.attempts;
             let attempt = AssertUnwindSafe(async { task.runner.run(context.clone()).await }).catch_unwind();
             let outcome = attempt.await.unwrap_or_else(|panic| {
-                Err(Failed { why: format!("it panicked: {}", panic_text(&*panic)), ..Failed::default() })
+                Err(RunFailure {
+                    why: format!("it panicked: {}", panic_text(&*panic)),
+                    ..RunFailure::default()
+                })
             });
-            let again = outcome.as_ref().is_err_and(|failed| !failed.hopeless)
+            let again = outcome.as_ref().is_err_and(|failed| !failed.permanent)
                 && self.attempts <= task.settings.retries
                 && context.check();
             self.last = Some(outcome);
@@ -135,7 +139,7 @@ impl Tries {
         }
     }
 
-    fn verdict(&self, stopped: Option<(RunState, String)>) -> (RunState, Option<i32>, String) {
+    fn result(&self, stopped: Option<(RunState, String)>) -> (RunState, Option<i32>, String) {
         let exit = match &self.last {
             Some(Ok(done)) => done.exit,
             Some(Err(failed)) => failed.exit,

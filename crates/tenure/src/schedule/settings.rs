@@ -1,14 +1,14 @@
-//! What people write about a task, in code or in configuration.
+//! The settings of a task.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::{BadTask, When};
+use super::{Recurrence, TaskError};
 use crate::Name;
 
-/// Everything that can be said about a task. Configuration reads this very struct; [`TaskSettings::KEYS`] has a line for
+/// The settings of a task. Configuration reads this very struct; [`TaskSettings::KEYS`] has a line for
 /// each key.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
@@ -26,35 +26,35 @@ pub struct TaskSettings {
     pub zone: String,
     /// Where it runs.
     #[serde(default, rename = "where")]
-    pub place: Place,
+    pub place: TaskPlacement,
     /// How long a run may take.
     #[serde(default, skip_serializing_if = "Option::is_none", with = "span::option")]
     pub timeout: Option<Duration>,
-    /// What to do when its time comes while it still runs.
+    /// What happens when a tick comes due while a run goes on.
     #[serde(default)]
-    pub overlap: Overlap,
+    pub overlap: OverlapPolicy,
     /// Starts up to so much later, by a different span for each task and tick.
     #[serde(default, with = "span")]
     pub jitter: Duration,
     /// A tick that could not be started so long after its time is missed.
     #[serde(default = "second", with = "span")]
     pub late: Duration,
-    /// So many missed ticks are run after all, the newest; the others are recorded as missed.
+    /// The number of missed ticks that are run after all, the newest; the others are recorded as missed.
     #[serde(default = "once")]
     pub catch_up: u32,
     /// Whether a run whose leader died midway is run again by the next leader.
     #[serde(default)]
     pub rerun: bool,
-    /// How often a run that failed is tried again, under the same tick.
+    /// The number of retries of a run that failed, under the same tick.
     #[serde(default)]
     pub retries: u32,
-    /// How long to wait before the first of them; each further one waits twice as long.
+    /// The pause before the first retry; each further one waits twice as long.
     #[serde(default = "second", with = "span")]
     pub backoff: Duration,
     /// What happens to a run when the leader has to stop.
     #[serde(default)]
-    pub on_stop: OnStop,
-    /// So many runs are kept in the ledger.
+    pub on_stop: StopPolicy,
+    /// The number of runs kept in the ledger.
     #[serde(default = "twenty")]
     pub history: u32,
     /// What it runs: a command with its arguments.
@@ -85,7 +85,8 @@ pub struct HttpSettings {
 /// Where a task runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Place {
+#[non_exhaustive]
+pub enum TaskPlacement {
     /// On the leader.
     #[default]
     Leader,
@@ -93,10 +94,11 @@ pub enum Place {
     EveryNode,
 }
 
-/// What to do when a task's time comes while it still runs.
+/// What happens when a tick comes due while a run goes on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Overlap {
+#[non_exhaustive]
+pub enum OverlapPolicy {
     /// Passes the tick over, and records that.
     #[default]
     Skip,
@@ -109,7 +111,8 @@ pub enum Overlap {
 /// What happens to a run when the leader has to stop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum OnStop {
+#[non_exhaustive]
+pub enum StopPolicy {
     /// It may finish within the drain time, and is cancelled after that.
     #[default]
     Finish,
@@ -143,7 +146,7 @@ impl TaskSettings {
     ///
     /// # Errors
     /// If the name is no name.
-    pub fn cron(name: &str, expression: &str) -> Result<Self, BadTask> {
+    pub fn cron(name: &str, expression: &str) -> Result<Self, TaskError> {
         Ok(Self { cron: Some(expression.to_owned()), ..Self::named(name)? })
     }
 
@@ -151,26 +154,26 @@ impl TaskSettings {
     ///
     /// # Errors
     /// If the name is no name.
-    pub fn every(name: &str, span: Duration) -> Result<Self, BadTask> {
+    pub fn every(name: &str, span: Duration) -> Result<Self, TaskError> {
         Ok(Self { every: Some(span), ..Self::named(name)? })
     }
 
-    fn named(name: &str) -> Result<Self, BadTask> {
+    fn named(name: &str) -> Result<Self, TaskError> {
         Ok(Self {
             name: Name::new(name)?,
             cron: None,
             every: None,
             zone: utc(),
-            place: Place::default(),
+            place: TaskPlacement::default(),
             timeout: None,
-            overlap: Overlap::default(),
+            overlap: OverlapPolicy::default(),
             jitter: Duration::ZERO,
             late: second(),
             catch_up: once(),
             rerun: false,
             retries: 0,
             backoff: second(),
-            on_stop: OnStop::default(),
+            on_stop: StopPolicy::default(),
             history: twenty(),
             command: None,
             http: None,
@@ -181,11 +184,11 @@ impl TaskSettings {
     ///
     /// # Errors
     /// If it says nothing about that, or too much, or what cannot be read.
-    pub fn when(&self) -> Result<When, BadTask> {
+    pub fn when(&self) -> Result<Recurrence, TaskError> {
         match (&self.cron, self.every) {
-            (Some(cron), None) => When::cron(cron, &self.zone),
-            (None, Some(every)) => When::every(every),
-            _ => Err(BadTask::OneOf { task: self.name.clone(), keys: "cron and every" }),
+            (Some(cron), None) => Recurrence::cron(cron, &self.zone),
+            (None, Some(every)) => Recurrence::every(every),
+            _ => Err(TaskError::OneOf { task: self.name.clone(), keys: "cron and every" }),
         }
     }
 
@@ -193,12 +196,12 @@ impl TaskSettings {
     ///
     /// # Errors
     /// If something cannot be as it says.
-    pub fn check(&self) -> Result<(), BadTask> {
+    pub fn check(&self) -> Result<(), TaskError> {
         if self.history > 200 || self.history == 0 {
-            return Err(BadTask::History(self.history));
+            return Err(TaskError::History(self.history));
         }
         if self.command.is_some() && self.http.is_some() {
-            return Err(BadTask::OneOf { task: self.name.clone(), keys: "command and http" });
+            return Err(TaskError::OneOf { task: self.name.clone(), keys: "command and http" });
         }
         self.when().map(drop)
     }

@@ -8,15 +8,15 @@ use std::time::Duration;
 use futures_util::future::{BoxFuture, FutureExt};
 use tokio_util::sync::CancellationToken;
 
-use super::{BadTask, TaskSettings, When};
-use crate::ledger::Cause;
-use crate::{Lead, Name, Node, Token, Wall};
+use super::ledger::RunCause;
+use super::{Recurrence, TaskError, TaskSettings};
+use crate::{Lead, Name, Node, Timestamp, Token};
 
-/// What a run is given.
+/// The context of a run.
 #[derive(Debug, Clone)]
 pub struct RunContext {
     pub(super) task: Name,
-    pub(super) cause: Cause,
+    pub(super) cause: RunCause,
     pub(super) attempt: u32,
     pub(super) token: Token,
     pub(super) node: Node,
@@ -25,7 +25,7 @@ pub struct RunContext {
 }
 
 impl RunContext {
-    /// Which task.
+    /// The task.
     #[must_use]
     pub fn task(&self) -> &Name {
         &self.task
@@ -33,8 +33,20 @@ impl RunContext {
 
     /// The tick that this run is for, or when an operator asked for it.
     #[must_use]
-    pub fn tick(&self) -> Wall {
+    pub fn tick(&self) -> Timestamp {
         self.cause.tick()
+    }
+
+    /// One id for each tick, or for each time that an operator asked: the same if the tick is ever started again, by a retry, by
+    /// `rerun`, or because the store lost the entry (class C). A resource that keeps the ids it has seen can refuse the second
+    /// start; one for each node if the task runs on every node.
+    #[must_use]
+    pub fn id(&self) -> String {
+        let of = match self.cause {
+            RunCause::Tick(tick) => format!("{}@{}", self.task, tick.0),
+            RunCause::Trigger(id, _) => format!("{}#{id}", self.task),
+        };
+        if self.lead.is_some() { of } else { format!("{of}.{}", self.node.name()) }
     }
 
     /// How often this run was tried, this time included.
@@ -73,34 +85,34 @@ impl RunContext {
     }
 }
 
-/// A run that succeeded.
+/// The result of a run that succeeded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Done {
+pub struct RunSuccess {
     /// The exit code or HTTP status, for the ledger.
     pub exit: Option<i32>,
 }
 
-/// A run that failed.
+/// The error of a run that failed.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Failed {
-    /// Why, for the ledger.
+pub struct RunFailure {
+    /// The reason, for the ledger.
     pub why: String,
     /// The exit code or HTTP status.
     pub exit: Option<i32>,
-    /// Trying again will not help.
-    pub hopeless: bool,
+    /// Whether a retry cannot help.
+    pub permanent: bool,
 }
 
-impl<E: fmt::Display> From<E> for Failed {
+impl<E: fmt::Display> From<E> for RunFailure {
     fn from(error: E) -> Self {
         Self { why: error.to_string(), ..Self::default() }
     }
 }
 
-/// What a task runs.
-pub trait Runner: Send + Sync + 'static {
+/// The code of a task.
+pub trait TaskRunner: Send + Sync + 'static {
     /// One attempt.
-    fn run(&self, run: RunContext) -> BoxFuture<'static, Result<Done, Failed>>;
+    fn run(&self, run: RunContext) -> BoxFuture<'static, Result<RunSuccess, RunFailure>>;
 
     /// Whether a run must be waited for when it has to stop: it hears of that by [`RunContext::stopping`]. Otherwise it
     /// is dropped.
@@ -109,30 +121,30 @@ pub trait Runner: Send + Sync + 'static {
     }
 }
 
-struct Closure<F>(F);
+struct AsyncRunner<F>(F);
 
-impl<F, Fut, E> Runner for Closure<F>
+impl<F, Fut, E> TaskRunner for AsyncRunner<F>
 where
     F: Fn(RunContext) -> Fut + Send + Sync + 'static,
     Fut: Future<Output = Result<(), E>> + Send + 'static,
     E: fmt::Display,
 {
-    fn run(&self, run: RunContext) -> BoxFuture<'static, Result<Done, Failed>> {
+    fn run(&self, run: RunContext) -> BoxFuture<'static, Result<RunSuccess, RunFailure>> {
         let work = (self.0)(run);
-        async move { work.await.map(|()| Done::default()).map_err(Failed::from) }.boxed()
+        async move { work.await.map(|()| RunSuccess::default()).map_err(RunFailure::from) }.boxed()
     }
 }
 
-struct Blocking<F>(Arc<F>);
+struct BlockingRunner<F>(Arc<F>);
 
-impl<F, E> Runner for Blocking<F>
+impl<F, E> TaskRunner for BlockingRunner<F>
 where
     F: Fn(&RunContext) -> Result<(), E> + Send + Sync + 'static,
     E: fmt::Display,
 {
-    fn run(&self, run: RunContext) -> BoxFuture<'static, Result<Done, Failed>> {
+    fn run(&self, run: RunContext) -> BoxFuture<'static, Result<RunSuccess, RunFailure>> {
         let work = self.0.clone();
-        let done = move || work(&run).map(|()| Done::default()).map_err(Failed::from);
+        let done = move || work(&run).map(|()| RunSuccess::default()).map_err(RunFailure::from);
         async move { tokio::task::spawn_blocking(done).await.unwrap_or_else(|error| Err(error.into())) }
             .boxed()
     }
@@ -146,8 +158,8 @@ where
 #[derive(Clone)]
 pub struct Task {
     pub(super) settings: TaskSettings,
-    pub(super) when: When,
-    pub(super) runner: Arc<dyn Runner>,
+    pub(super) when: Recurrence,
+    pub(super) runner: Arc<dyn TaskRunner>,
 }
 
 impl fmt::Debug for Task {
@@ -163,34 +175,34 @@ impl Task {
     /// A task that runs a future. It is dropped when its time is over.
     ///
     /// # Errors
-    /// If the settings cannot be.
-    pub fn new<F, Fut, E>(settings: TaskSettings, work: F) -> Result<Self, BadTask>
+    /// If the settings are invalid.
+    pub fn new<F, Fut, E>(settings: TaskSettings, work: F) -> Result<Self, TaskError>
     where
         F: Fn(RunContext) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Result<(), E>> + Send + 'static,
         E: fmt::Display + 'static,
     {
-        Self::with_runner(settings, Arc::new(Closure(work)))
+        Self::with_runner(settings, Arc::new(AsyncRunner(work)))
     }
 
-    /// A task that blocks its thread. It has to look at [`RunContext::check`]: nobody can end it from outside, and the
+    /// A task that blocks its thread. It has to look at [`RunContext::check`]: it cannot be ended from outside, and the
     /// role is not given up before it has returned.
     ///
     /// # Errors
-    /// If the settings cannot be.
-    pub fn blocking<F, E>(settings: TaskSettings, work: F) -> Result<Self, BadTask>
+    /// If the settings are invalid.
+    pub fn blocking<F, E>(settings: TaskSettings, work: F) -> Result<Self, TaskError>
     where
         F: Fn(&RunContext) -> Result<(), E> + Send + Sync + 'static,
         E: fmt::Display + 'static,
     {
-        Self::with_runner(settings, Arc::new(Blocking(Arc::new(work))))
+        Self::with_runner(settings, Arc::new(BlockingRunner(Arc::new(work))))
     }
 
     /// A task with a runner of your own.
     ///
     /// # Errors
-    /// If the settings cannot be.
-    pub fn with_runner(settings: TaskSettings, runner: Arc<dyn Runner>) -> Result<Self, BadTask> {
+    /// If the settings are invalid.
+    pub fn with_runner(settings: TaskSettings, runner: Arc<dyn TaskRunner>) -> Result<Self, TaskError> {
         settings.check()?;
         let when = settings.when()?;
         Ok(Self { settings, when, runner })
@@ -204,12 +216,12 @@ impl Task {
 
     /// When it runs.
     #[must_use]
-    pub fn when(&self) -> &When {
+    pub fn when(&self) -> &Recurrence {
         &self.when
     }
 
     /// How much later than its time a tick is started: the same on every node, different for each task and tick.
-    pub(super) fn delay(&self, tick: Wall) -> u64 {
+    pub(super) fn delay(&self, tick: Timestamp) -> u64 {
         let jitter = micros(self.settings.jitter);
         if jitter == 0 {
             return 0;

@@ -7,17 +7,17 @@ use std::time::Duration;
 
 use futures_util::future::{BoxFuture, FutureExt};
 
-use super::Scope;
+use super::WorkerContext;
 
-/// Why a worker failed, in its own words.
+/// The error of a worker.
 pub type WorkError = Box<dyn std::error::Error + Send + Sync>;
 
-type Check = dyn Fn(Scope) -> BoxFuture<'static, Result<(), WorkError>> + Send + Sync;
-type Routine = dyn Fn(&Scope) -> Result<(), WorkError> + Send + Sync;
+type Check = dyn Fn(WorkerContext) -> BoxFuture<'static, Result<(), WorkError>> + Send + Sync;
+type Routine = dyn Fn(&WorkerContext) -> Result<(), WorkError> + Send + Sync;
 
-/// What a worker does.
+/// The code of a worker.
 #[derive(Clone)]
-pub(super) enum Body {
+pub(super) enum WorkerBody {
     Async(Arc<Check>),
     /// On a thread for blocking code: it cannot be dropped, only joined.
     Blocking(Arc<Routine>),
@@ -26,7 +26,8 @@ pub(super) enum Body {
 /// When a worker that has ended is started again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Restart {
+#[non_exhaustive]
+pub enum RestartPolicy {
     /// Whenever it ends.
     Always,
     /// When it fails.
@@ -38,22 +39,22 @@ pub enum Restart {
 
 /// A check from outside that a worker is well.
 #[derive(Clone)]
-pub struct Health {
+pub struct HealthCheck {
     pub(super) every: Duration,
     pub(super) within: Duration,
     pub(super) failures: u32,
     pub(super) check: Arc<Check>,
 }
 
-impl Health {
+impl HealthCheck {
     /// Asks `check` this often. The first failure, or a check that takes longer than `every`, means that the worker is
-    /// not well; see [`Health::within`] and [`Health::failures`].
+    /// not well; see [`HealthCheck::within`] and [`HealthCheck::failures`].
     pub fn every<F, Fut>(every: Duration, check: F) -> Self
     where
-        F: Fn(Scope) -> Fut + Send + Sync + 'static,
+        F: Fn(WorkerContext) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Result<(), WorkError>> + Send + 'static,
     {
-        let check: Arc<Check> = Arc::new(move |scope| check(scope).boxed());
+        let check: Arc<Check> = Arc::new(move |context| check(context).boxed());
         Self { every, within: every, failures: 1, check }
     }
 
@@ -72,7 +73,7 @@ impl Health {
     }
 }
 
-impl fmt::Debug for Health {
+impl fmt::Debug for HealthCheck {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Health")
             .field("every", &self.every)
@@ -86,13 +87,13 @@ impl fmt::Debug for Health {
 #[must_use = "a worker belongs into a `Group`"]
 pub struct Worker {
     pub(super) name: String,
-    pub(super) body: Body,
-    pub(super) restart: Restart,
+    pub(super) body: WorkerBody,
+    pub(super) restart: RestartPolicy,
     pub(super) backoff: Duration,
     pub(super) limit: (u32, Duration),
     pub(super) ready_within: Option<Duration>,
     pub(super) hangs_after: Option<Duration>,
-    pub(super) health: Option<Health>,
+    pub(super) health: Option<HealthCheck>,
     /// Runs in the shadow too, where it knows by itself not to do anything.
     pub(super) shadows: bool,
     /// Stops by itself when it is told that its time is over, and must be waited for.
@@ -112,27 +113,27 @@ impl Worker {
     /// An asynchronous worker. It is dropped when its drain time is over.
     pub fn new<F, Fut>(name: impl Into<String>, work: F) -> Self
     where
-        F: Fn(Scope) -> Fut + Send + Sync + 'static,
+        F: Fn(WorkerContext) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Result<(), WorkError>> + Send + 'static,
     {
-        let body = Body::Async(Arc::new(move |scope| work(scope).boxed()));
+        let body = WorkerBody::Async(Arc::new(move |context| work(context).boxed()));
         Self::with(name.into(), body, false)
     }
 
-    /// A worker that blocks its thread. Nobody can end it from outside: it has to look at [`Scope::is_stopping`] and
-    /// [`Scope::check`], and the role is not given up before it has returned.
+    /// A worker that blocks its thread. It cannot be ended from outside: it has to check [`WorkerContext::is_stopping`] and
+    /// [`WorkerContext::check`], and the role is not given up before it has returned.
     pub fn blocking(
         name: impl Into<String>,
-        work: impl Fn(&Scope) -> Result<(), WorkError> + Send + Sync + 'static,
+        work: impl Fn(&WorkerContext) -> Result<(), WorkError> + Send + Sync + 'static,
     ) -> Self {
-        Self::with(name.into(), Body::Blocking(Arc::new(work)), true)
+        Self::with(name.into(), WorkerBody::Blocking(Arc::new(work)), true)
     }
 
-    fn with(name: String, body: Body, joins: bool) -> Self {
+    fn with(name: String, body: WorkerBody, joins: bool) -> Self {
         Self {
             name,
             body,
-            restart: Restart::default(),
+            restart: RestartPolicy::default(),
             backoff: Duration::from_millis(100),
             limit: (3, Duration::from_secs(60)),
             ready_within: None,
@@ -144,7 +145,7 @@ impl Worker {
     }
 
     /// When it is started again; on failure by default.
-    pub fn restart(mut self, restart: Restart) -> Self {
+    pub fn restart(mut self, restart: RestartPolicy) -> Self {
         self.restart = restart;
         self
     }
@@ -155,32 +156,32 @@ impl Worker {
         self
     }
 
-    /// So many restarts within that window are forgiven; one more ends the tenure. 3 within a minute by default.
+    /// At most `restarts` restarts within `window`; one more ends the tenure. 3 within a minute by default.
     pub fn limit(mut self, restarts: u32, window: Duration) -> Self {
         self.limit = (restarts, window);
         self
     }
 
-    /// It says [`Scope::ready`] when it has started, and has so long for it. The workers after it wait for that.
-    pub fn ready_within(mut self, limit: Duration) -> Self {
+    /// The worker calls [`WorkerContext::ready`] within `limit` of its start, or it fails. The workers after it wait for that.
+    pub fn ready_timeout(mut self, limit: Duration) -> Self {
         self.ready_within = Some(limit);
         self
     }
 
-    /// It says [`Scope::alive`] more often than this, or it hangs.
-    pub fn hangs_after(mut self, limit: Duration) -> Self {
+    /// The worker calls [`WorkerContext::heartbeat`] more often than this, or it hangs and fails.
+    pub fn hang_timeout(mut self, limit: Duration) -> Self {
         self.hangs_after = Some(limit);
         self
     }
 
-    /// How to tell from outside that it is well.
-    pub fn health(mut self, health: Health) -> Self {
+    /// A health check from outside.
+    pub fn health(mut self, health: HealthCheck) -> Self {
         self.health = Some(health);
         self
     }
 
-    /// It ends by itself when it is told that its time is over ([`Scope::killed`]), and is waited for: what it started
-    /// outside this process has to be gone before the role is. Otherwise an asynchronous worker is dropped.
+    /// Waits for the worker to end by itself when its time is over ([`WorkerContext::killed`]), because what it started outside
+    /// this process has to be gone before the role is. Otherwise an asynchronous worker is dropped.
     pub fn joins(mut self) -> Self {
         self.joins = true;
         self

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
-use tenure::{Candidate, Lead, Node, Settings, Token};
+use tenure::{Candidate, Lead, Node, TimingSettings, Token};
 use tokio::sync::Barrier;
 
 use crate::counts::{CANDIDATES, barriers, is_long, standbys};
@@ -32,7 +32,7 @@ async fn all_at_one_barrier<R: Rig>() {
             tokio::spawn(async move {
                 barrier.wait().await;
                 let node =
-                    || Node::connect(&url).name(format!("node-{nth}")).namespace(format!("round-{round}"));
+                    || Node::builder(&url).name(format!("node-{nth}")).namespace(format!("round-{round}"));
                 let node = started(|| node().ttl(TTL)).await;
                 let candidate = node.candidate(ROLE).await.expect("it stands");
                 (node, candidate)
@@ -55,7 +55,7 @@ async fn all_at_one_barrier<R: Rig>() {
 /// The standbys of `locks` all asked at the same moment. Here they stand in line: most see that the role is taken before
 /// their turn comes.
 async fn standbys_do_not_stampede<R: Rig>() {
-    let settings = Settings { ttl: Some(TTL), ..Settings::default() };
+    let settings = TimingSettings { ttl: Some(TTL), ..TimingSettings::default() };
     let mut world = World::<R>::empty(Arc::new(R::start().await), "default", settings);
     for nth in 0..=standbys() {
         world.join_directly(&format!("node-{nth}")).await;

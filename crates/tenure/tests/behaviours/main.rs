@@ -2,7 +2,7 @@
 //! a store, a link or a person with a shell can do to an election.
 //!
 //! Each behaviour is written once (`set/`), for any [`rig::Rig`]; the lists below run it on each store. A sampler looks at
-//! all nodes all the time, and the checker of the testkit judges: never two leaders, and tokens rise.
+//! all nodes all the time, and the checker of `tenure-torture` judges: never two leaders, and tokens rise.
 
 mod barrier;
 mod counts;
@@ -42,7 +42,7 @@ macro_rules! on_every_store {
             },
             links::{
                 a_late_renewal_touches_no_successor, a_late_claim_is_no_grant, silence_one_way_is_silence,
-                without_the_bell_a_role_is_handed_over_all_the_same,
+                without_notifications_a_role_is_handed_over_all_the_same,
             },
             times::{every_second_of_the_minute_and_both_edges_of_summer_time},
             places::{two_clusters_in_one_place_never_touch, what_is_taken_often_is_given_up_once},

@@ -11,7 +11,7 @@ use futures_util::stream::BoxStream;
 use tenure::store::{
     Entry, Key, Kind, Layer, Name, Outcome, Query, SharedStore, Signal, Store, StoreError, Value, Write,
 };
-use tenure_testkit::proxy::{Flow, Way};
+use tenure_torture::proxy::{Direction, Flow};
 use tokio::sync::watch;
 
 /// What was asked so far.
@@ -60,12 +60,12 @@ impl Tap {
     }
 
     /// Requests (up) or answers (down) arrive, wait or vanish.
-    pub(crate) fn set(&self, way: Way, flow: Flow) {
+    pub(crate) fn set(&self, way: Direction, flow: Flow) {
         self.gates[way as usize].send_replace(flow);
     }
 
     /// How many requests or answers wait.
-    pub(crate) fn waiting(&self, way: Way) -> u64 {
+    pub(crate) fn waiting(&self, way: Direction) -> u64 {
         self.waiting[way as usize].load(Ordering::SeqCst)
     }
 
@@ -85,9 +85,9 @@ impl Tap {
     async fn let_through(&self, writes: &[Write]) {
         let ambush = self.ambush.lock().expect("no panic with it").take_if(|_| writes.iter().any(is_claim));
         match ambush {
-            None => self.gate(Way::Up).await,
+            None => self.gate(Direction::Up).await,
             Some(act) => {
-                self.set(Way::Up, Flow::Hold);
+                self.set(Direction::Up, Flow::Hold);
                 while self.under_way().0 > self.under_way().1 {
                     tokio::time::sleep(std::time::Duration::from_millis(1)).await;
                 }
@@ -97,7 +97,7 @@ impl Tap {
         self.begun.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// Whether the bell is never heard.
+    /// Whether notifications never arrive.
     pub(crate) fn set_deaf(&self, deaf: bool) {
         self.deaf.store(deaf, Ordering::SeqCst);
     }
@@ -112,7 +112,7 @@ impl Tap {
         written.iter().filter(|(found, _)| found == key).map(|(_, value)| value.clone()).collect()
     }
 
-    async fn gate(&self, way: Way) {
+    async fn gate(&self, way: Direction) {
         let mut gate = self.gates[way as usize].subscribe();
         self.waiting[way as usize].fetch_add(1, Ordering::SeqCst);
         let _ = gate.wait_for(|flow| *flow != Flow::Hold).await;
@@ -180,7 +180,7 @@ impl Layer for Tapped {
             let found = tap.inner.read(&namespace, &query).await;
             tap.ended.fetch_add(1, Ordering::SeqCst);
             tap.note_read(found.as_ref().map_or(0, Vec::len));
-            tap.gate(Way::Down).await;
+            tap.gate(Direction::Down).await;
             found
         };
         tokio::spawn(sent).await.expect("the store does not panic")
@@ -193,7 +193,7 @@ impl Layer for Tapped {
             tap.let_through(&writes).await;
             let outcomes = tap.inner.write(&namespace, &writes).await;
             tap.ended.fetch_add(1, Ordering::SeqCst);
-            tap.gate(Way::Down).await;
+            tap.gate(Direction::Down).await;
             outcomes
         };
         tokio::spawn(sent).await.expect("the store does not panic")
@@ -202,9 +202,9 @@ impl Layer for Tapped {
     fn watch(&self, namespace: &Name) -> BoxStream<'static, Signal> {
         let tap = self.0.clone();
         let heard = self.0.inner.watch(namespace).filter(move |signal| {
-            let rings = matches!(signal, Signal::Changed(_) | Signal::Resync);
-            let cut = *tap.gates[Way::Down as usize].borrow() != Flow::Pass;
-            std::future::ready(!(rings && (cut || tap.deaf.load(Ordering::SeqCst))))
+            let notifies = matches!(signal, Signal::Changed(_) | Signal::Resync);
+            let cut = *tap.gates[Direction::Down as usize].borrow() != Flow::Pass;
+            std::future::ready(!(notifies && (cut || tap.deaf.load(Ordering::SeqCst))))
         });
         heard.boxed()
     }

@@ -6,14 +6,14 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use tenure::clock::{Clock, LeaseClock};
-use tenure::event::{Event, What};
+use tenure::clock::{Clock, LeaseClock, SuspendTimer};
+use tenure::event::{Event, EventKind};
 use tenure::store::{self, Entry, Epoch, Key, Kind, Name, Query, Retry, SessionId, SharedStore};
-use tenure::{Candidate, Error, Lead, Node, NodeBuilder, Settings, Time, Token, Wall};
+use tenure::{Candidate, Error, Lead, Node, NodeBuilder, Time, Timestamp, TimingSettings, Token};
 use tenure_core::record::{self, SessionState};
-use tenure_testkit::check::Verdict;
-use tenure_testkit::proxy::{Flow, Proxy, Way};
-use tenure_testkit::witness::{self, Beat};
+use tenure_torture::judge::WitnessVerdict;
+use tenure_torture::proxy::{Direction, Flow, Proxy};
+use tenure_torture::witness::{self, Beat};
 
 use crate::rig::Rig;
 use crate::tap::{Tap, Tapped};
@@ -62,7 +62,7 @@ pub(crate) async fn started(builder: impl Fn() -> NodeBuilder) -> Node {
 pub(crate) struct World<R> {
     pub(crate) members: Vec<Member>,
     namespace: Name,
-    settings: Settings,
+    settings: TimingSettings,
     clock: Arc<Clocks>,
     sampler: Sampler,
     pub(crate) rig: Arc<R>,
@@ -82,18 +82,18 @@ pub(crate) struct Member {
     pub(crate) candidate: Candidate,
     pub(crate) tap: Arc<Tap>,
     pub(crate) proxy: Option<Proxy>,
-    events: Arc<Mutex<Vec<What>>>,
+    events: Arc<Mutex<Vec<EventKind>>>,
     _worker: tokio::task::JoinSet<()>,
 }
 
 impl Member {
     /// Whether it has told so, at any time.
-    pub(crate) fn told(&self, wanted: impl Fn(&What) -> bool) -> bool {
+    pub(crate) fn told(&self, wanted: impl Fn(&EventKind) -> bool) -> bool {
         self.count(wanted) > 0
     }
 
     /// How often it has told so.
-    pub(crate) fn count(&self, wanted: impl Fn(&What) -> bool) -> usize {
+    pub(crate) fn count(&self, wanted: impl Fn(&EventKind) -> bool) -> usize {
         self.events.lock().expect("no panic with it").iter().filter(|what| wanted(what)).count()
     }
 }
@@ -118,13 +118,17 @@ impl Clock for Clocks {
         self.lease.now()
     }
 
-    fn wall(&self) -> Wall {
+    fn wall(&self) -> Timestamp {
         let ahead = self.ahead.load(Ordering::SeqCst) * 1_000_000;
-        Wall(self.lease.wall().0.saturating_add_signed(ahead))
+        Timestamp(self.lease.wall().0.saturating_add_signed(ahead))
     }
 
     fn fault(&self) -> bool {
         self.lease.fault()
+    }
+
+    fn alarm(&self) -> Option<Box<dyn SuspendTimer>> {
+        self.lease.alarm()
     }
 }
 
@@ -136,7 +140,7 @@ impl<R: Rig> World<R> {
 
     /// The same on a store that is there already.
     pub(crate) async fn on(rig: Arc<R>, namespace: &str, count: usize) -> Self {
-        let settings = Settings { ttl: Some(TTL), ..Settings::default() };
+        let settings = TimingSettings { ttl: Some(TTL), ..TimingSettings::default() };
         let mut world = Self::empty(rig, namespace, settings);
         for nth in 0..count {
             world.join(&format!("node-{nth}"), true).await;
@@ -145,7 +149,7 @@ impl<R: Rig> World<R> {
     }
 
     /// Nobody yet, with times of its own.
-    pub(crate) fn empty(rig: Arc<R>, namespace: &str, settings: Settings) -> Self {
+    pub(crate) fn empty(rig: Arc<R>, namespace: &str, settings: TimingSettings) -> Self {
         let namespace = Name::new(namespace).expect("a name");
         let sampler = Sampler::start();
         Self { members: Vec::new(), namespace, settings, clock: Arc::default(), sampler, rig }
@@ -165,15 +169,15 @@ impl<R: Rig> World<R> {
     async fn join_through(&mut self, proxy: Option<Proxy>, name: &str, eligible: bool) -> usize {
         let store = self.open(proxy.as_ref()).await;
         let tap = Arc::new(Tap::on(store));
-        let events = Arc::<Mutex<Vec<What>>>::default();
+        let events = Arc::<Mutex<Vec<EventKind>>>::default();
         let heard = events.clone();
         let node = started(|| {
             let heard = heard.clone();
-            let hear = move |event: &Event| heard.lock().expect("no panic with it").push(event.what.clone());
+            let hear = move |event: &Event| heard.lock().expect("no panic with it").push(event.kind.clone());
             self.builder(Arc::new(Tapped(tap.clone()))).name(name).listen(hear)
         })
         .await;
-        let candidate = node.stand(ROLE).eligible(eligible).start().await.expect("it stands");
+        let candidate = node.candidate(ROLE).eligible(eligible).await.expect("it stands");
         let mut worker = tokio::task::JoinSet::new();
         let work = candidate.clone();
         worker.spawn(async move {
@@ -204,7 +208,7 @@ impl<R: Rig> World<R> {
     }
 
     fn builder(&self, store: SharedStore) -> NodeBuilder {
-        Node::with_store(store)
+        Node::builder_with_store(store)
             .namespace(self.namespace.as_str())
             .timing(self.settings.clone())
             .drain(Duration::ZERO)
@@ -261,7 +265,7 @@ impl<R: Rig> World<R> {
     }
 
     /// Bytes wait, or vanish, on one way of the link of a node.
-    pub(crate) fn set_link(&self, nth: usize, way: Way, flow: Flow) {
+    pub(crate) fn set_link(&self, nth: usize, way: Direction, flow: Flow) {
         let member = &self.members[nth];
         match (&member.proxy, flow) {
             (None, flow) => member.tap.set(way, flow),
@@ -272,20 +276,20 @@ impl<R: Rig> World<R> {
     }
 
     /// Whether something waits on that way of the link of a node.
-    pub(crate) fn is_waiting(&self, nth: usize, way: Way) -> bool {
+    pub(crate) fn is_waiting(&self, nth: usize, way: Direction) -> bool {
         let member = &self.members[nth];
         member.proxy.as_ref().map_or_else(|| member.tap.waiting(way), |proxy| proxy.held(way)) > 0
     }
 
     /// As good as dead: it never hears or says anything again.
     pub(crate) fn abandon(&self, nth: usize) {
-        self.set_link(nth, Way::Up, Flow::Lose);
-        self.set_link(nth, Way::Down, Flow::Lose);
+        self.set_link(nth, Direction::Up, Flow::Lose);
+        self.set_link(nth, Direction::Down, Flow::Lose);
     }
 
     pub(crate) fn heal(&self, nth: usize) {
-        self.set_link(nth, Way::Up, Flow::Pass);
-        self.set_link(nth, Way::Down, Flow::Pass);
+        self.set_link(nth, Direction::Up, Flow::Pass);
+        self.set_link(nth, Direction::Down, Flow::Pass);
     }
 
     /// All registers of a kind, as the store has them now.
@@ -328,8 +332,8 @@ impl<R: Rig> World<R> {
 
     /// # Panics
     /// If two ever led at once, or a token did not rise.
-    pub(crate) fn judge(&self) -> Verdict {
-        let verdict = Verdict::of(&self.sampler.beats());
+    pub(crate) fn judge(&self) -> WitnessVerdict {
+        let verdict = WitnessVerdict::of_beats(&self.sampler.beats());
         verdict.assert_sound();
         verdict
     }

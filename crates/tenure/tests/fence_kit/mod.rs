@@ -7,7 +7,7 @@ pub mod postgres;
 
 use std::time::{Duration, Instant};
 
-use tenure::fence::{Cause, Fence};
+use tenure::fence::{DatabaseError, FencedTransaction};
 use tenure::testing::Memory;
 use tenure::{Node, Tenure, Token};
 
@@ -40,7 +40,7 @@ pub struct Leader {
 /// later one, is just like this.
 pub async fn leader(role: &str, token: u64, ttl: Duration) -> Leader {
     let store = Memory::new();
-    let node = tenure::testing::on(&store).name("n").ttl(ttl).start().await.expect("it starts");
+    let node = tenure::testing::node_on(&store).name("n").ttl(ttl).start().await.expect("it starts");
     let candidate = node.candidate(role).await.expect("it stands");
     loop {
         let tenure = soon(candidate.elected()).await.expect("it is elected");
@@ -53,18 +53,18 @@ pub async fn leader(role: &str, token: u64, ttl: Duration) -> Leader {
 
 /// A connection to a database with the table `tenure_fence` and a table `ledger(line)`.
 pub trait Client: Sized {
-    type Tx<'a>: Fence
+    type Tx<'a>: FencedTransaction
     where
         Self: 'a;
     /// Every isolation level worth a test.
     const LEVELS: &'static [&'static str];
     async fn connect(url: &str) -> Self;
     /// Runs a statement outside a transaction.
-    async fn run(&mut self, sql: &str) -> Result<(), Cause>;
+    async fn run(&mut self, sql: &str) -> Result<(), DatabaseError>;
     /// The first column of the first row, as a number.
     async fn number(&mut self, sql: &str) -> i64;
     async fn begin(&mut self) -> Self::Tx<'_>;
-    async fn commit(tx: Self::Tx<'_>) -> Result<(), Cause>;
+    async fn commit(tx: Self::Tx<'_>) -> Result<(), DatabaseError>;
     async fn rollback(tx: Self::Tx<'_>);
     /// Makes the next transactions of this connection have that level.
     async fn isolate(&mut self, level: &str);
@@ -72,7 +72,7 @@ pub trait Client: Sized {
     async fn waiting(&mut self) -> i64;
 }
 
-pub async fn write(tx: &mut impl Fence, line: &str) -> Result<(), Cause> {
+pub async fn write(tx: &mut impl FencedTransaction, line: &str) -> Result<(), DatabaseError> {
     tx.run(format!("INSERT INTO ledger VALUES ('{line}')")).await
 }
 
@@ -88,7 +88,7 @@ pub async fn fresh<C: Client>(url: &str) {
     }
     client.run("CREATE TABLE ledger (line VARCHAR(100))").await.unwrap();
     let mut tx = client.begin().await;
-    tenure::fence::create(&mut tx).await.unwrap();
-    tenure::fence::create(&mut tx).await.unwrap();
+    tenure::fence::create_table(&mut tx).await.unwrap();
+    tenure::fence::create_table(&mut tx).await.unwrap();
     C::commit(tx).await.unwrap();
 }

@@ -2,7 +2,7 @@
 
 use mysql_async::prelude::Queryable;
 use sqlx::{AssertSqlSafe, Connection};
-use tenure::fence::Cause;
+use tenure::fence::DatabaseError;
 
 use super::Client;
 
@@ -19,7 +19,7 @@ impl Client for mysql_async::Conn {
         Self::from_url(url).await.unwrap()
     }
 
-    async fn run(&mut self, sql: &str) -> Result<(), Cause> {
+    async fn run(&mut self, sql: &str) -> Result<(), DatabaseError> {
         Ok(self.query_drop(sql).await?)
     }
 
@@ -31,7 +31,7 @@ impl Client for mysql_async::Conn {
         self.start_transaction(mysql_async::TxOpts::default()).await.unwrap()
     }
 
-    async fn commit(tx: Self::Tx<'_>) -> Result<(), Cause> {
+    async fn commit(tx: Self::Tx<'_>) -> Result<(), DatabaseError> {
         Ok(tx.commit().await?)
     }
 
@@ -56,7 +56,7 @@ impl Client for sqlx::MySqlConnection {
         <Self as Connection>::connect(url).await.unwrap()
     }
 
-    async fn run(&mut self, sql: &str) -> Result<(), Cause> {
+    async fn run(&mut self, sql: &str) -> Result<(), DatabaseError> {
         sqlx::raw_sql(AssertSqlSafe(sql.to_owned())).execute(self).await?;
         Ok(())
     }
@@ -69,7 +69,7 @@ impl Client for sqlx::MySqlConnection {
         Connection::begin(self).await.unwrap()
     }
 
-    async fn commit(tx: Self::Tx<'_>) -> Result<(), Cause> {
+    async fn commit(tx: Self::Tx<'_>) -> Result<(), DatabaseError> {
         Ok(tx.commit().await?)
     }
 

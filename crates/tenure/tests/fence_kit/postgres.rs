@@ -1,7 +1,7 @@
 //! Clients of PostgreSQL: tokio-postgres, and sqlx.
 
 use sqlx::{AssertSqlSafe, Connection};
-use tenure::fence::Cause;
+use tenure::fence::DatabaseError;
 
 use super::Client;
 
@@ -18,7 +18,7 @@ impl Client for tokio_postgres::Client {
         client
     }
 
-    async fn run(&mut self, sql: &str) -> Result<(), Cause> {
+    async fn run(&mut self, sql: &str) -> Result<(), DatabaseError> {
         Ok(self.batch_execute(sql).await?)
     }
 
@@ -30,7 +30,7 @@ impl Client for tokio_postgres::Client {
         self.transaction().await.unwrap()
     }
 
-    async fn commit(tx: Self::Tx<'_>) -> Result<(), Cause> {
+    async fn commit(tx: Self::Tx<'_>) -> Result<(), DatabaseError> {
         Ok(tx.commit().await?)
     }
 
@@ -56,7 +56,7 @@ impl Client for sqlx::PgConnection {
         <Self as Connection>::connect(url).await.unwrap()
     }
 
-    async fn run(&mut self, sql: &str) -> Result<(), Cause> {
+    async fn run(&mut self, sql: &str) -> Result<(), DatabaseError> {
         sqlx::raw_sql(AssertSqlSafe(sql.to_owned())).execute(self).await?;
         Ok(())
     }
@@ -69,7 +69,7 @@ impl Client for sqlx::PgConnection {
         Connection::begin(self).await.unwrap()
     }
 
-    async fn commit(tx: Self::Tx<'_>) -> Result<(), Cause> {
+    async fn commit(tx: Self::Tx<'_>) -> Result<(), DatabaseError> {
         Ok(tx.commit().await?)
     }
 

@@ -7,19 +7,20 @@
 mod rig;
 
 use rig::{Flaw, Mistake, Round};
-use tenure::slip::Slip;
+use tenure::fault_injection::DriverFault;
 use tenure_core::Mutant;
-use tenure_testkit::judge::Wrong;
+use tenure_torture::judge::ViolationKind;
 
 /// How often a mistake gets another chance to show.
 const CHANCES: usize = 8;
 
 /// Runs rounds until the judge finds something, and gives what it was.
-fn caught(mistake: Mistake) -> Vec<Wrong> {
+fn caught(mistake: Mistake) -> Vec<ViolationKind> {
     let mut round = Round::begin(mistake);
     for _ in 0..CHANCES {
         round.torture();
-        let found: Vec<Wrong> = round.judge().violations.iter().map(|violation| violation.wrong).collect();
+        let found: Vec<ViolationKind> =
+            round.judge().violations.iter().map(|violation| violation.wrong).collect();
         if !found.is_empty() {
             return found;
         }
@@ -47,13 +48,13 @@ fn without_a_mistake_nothing_is_found() {
     round.torture();
     let verdict = round.judge();
     verdict.assert_sound();
-    assert!(verdict.reigns.len() > 4, "leaders changed: {}", verdict.reigns.len());
+    assert!(verdict.tenures.len() > 4, "leaders changed: {}", verdict.tenures.len());
     assert!(verdict.operations > 4);
 }
 
 #[test]
 fn every_mistake_of_the_driver_is_caught() {
-    all_caught(&Slip::ALL.map(Mistake::Driver));
+    all_caught(&DriverFault::ALL.map(Mistake::Driver));
 }
 
 /// Those of the many that show from outside within seconds; all of them are the simulator's and the model's to catch.
@@ -71,5 +72,5 @@ fn mistakes_of_the_engine_are_caught() {
 #[test]
 fn mistakes_of_stores_and_fences_are_caught() {
     all_caught(&[Flaw::IgnoresVersions, Flaw::ForgetsWrites, Flaw::ShowsTheOld].map(Mistake::Store));
-    assert!(caught(Mistake::OpenFence).contains(&Wrong::Fence));
+    assert!(caught(Mistake::OpenFence).contains(&ViolationKind::Fence));
 }

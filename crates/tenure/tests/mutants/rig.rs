@@ -8,12 +8,14 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use tenure::clock::{Clock, LeaseClock, lease_nanos};
-use tenure::slip::Slip;
+use tenure::fault_injection::DriverFault;
 use tenure::store::{Entry, Key, Kind, Layer, Memory, Name, Outcome, Query, Store, StoreError, Write};
-use tenure::{Candidate, Node, Operator, Settings, Time, Wall};
+use tenure::{Candidate, Node, Operator, Time, Timestamp, TimingSettings};
 use tenure_core::Mutant;
-use tenure_testkit::judge::{self, Case, Injected, Note, On, Pen, Terms, Verdict, What};
-use tenure_testkit::player::{self, Fence};
+use tenure_torture::judge::{
+    self, FaultScope, InjectedFault, JudgeCase, JudgeTerms, Note, NoteKind, NoteWriter, Verdict,
+};
+use tenure_torture::workload::{self, Fence};
 use tokio::runtime::Runtime;
 
 const TTL: Duration = Duration::from_millis(400);
@@ -29,7 +31,7 @@ const NODES: usize = 3;
 pub(crate) enum Mistake {
     None,
     Engine(Mutant),
-    Driver(Slip),
+    Driver(DriverFault),
     Store(Flaw),
     /// The fence takes every write, of work that is not stopped.
     OpenFence,
@@ -170,13 +172,13 @@ impl Layer for Rigged {
 /// Nodes with a mistake, under torture.
 pub(crate) struct Round {
     runtime: Runtime,
-    pen: Pen,
+    pen: NoteWriter,
     links: Vec<Arc<Link>>,
     nodes: Vec<Node>,
     candidates: Vec<Candidate>,
     operator: Operator,
     notes: Vec<Note>,
-    injected: Vec<Injected>,
+    injected: Vec<InjectedFault>,
     began: u64,
 }
 
@@ -186,12 +188,12 @@ impl Round {
         let runtime =
             tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
         let store = Memory::new();
-        let pen = Pen::in_memory("nemesis", 0);
+        let pen = NoteWriter::in_memory("nemesis", 0);
         let highest = Highest::default();
         let links: Vec<Arc<Link>> = (0..NODES).map(|_| Arc::default()).collect();
         let start = |index: usize| start(&store, index, &links[index], &pen, mistake, &highest);
         let nodes: Vec<Node> = (0..NODES).map(|index| runtime.block_on(start(index))).collect();
-        let candidate = |node: &Node| runtime.block_on(node.candidate(ROLES[0])).unwrap();
+        let candidate = |node: &Node| runtime.block_on(node.candidate(ROLES[0]).into_future()).unwrap();
         let candidates = nodes.iter().map(candidate).collect();
         let operator = Operator::new(Arc::new(store.clone()), Name::new("default").unwrap(), "nemesis");
         let mut round = Self {
@@ -224,8 +226,8 @@ impl Round {
         change(&self.links[leader]);
         self.wait(lasts);
         self.links[leader].heal();
-        let (on, what) = (On::Node(format!("node-{leader}")), format!("{what} of node-{leader}"));
-        self.injected.push(Injected {
+        let (on, what) = (FaultScope::Node(format!("node-{leader}")), format!("{what} of node-{leader}"));
+        self.injected.push(InjectedFault {
             kind: what.clone(),
             what,
             from,
@@ -271,14 +273,16 @@ impl Round {
     pub(crate) fn judge(&self) -> Verdict {
         let mut notes = self.notes.clone();
         notes.sort_by_key(|note| note.t);
-        let terms = Terms {
+        let terms = JudgeTerms {
             bound: 2 * TTL,
             allowance: Duration::from_secs(10),
             recovery: 2 * TTL,
+            reconnect: 2 * TTL,
             wind_down: Duration::from_secs(5),
             expected: (self.began, notes.last().map_or(0, |note| note.t)),
+            roles: Vec::new(),
         };
-        judge::judge(&Case { notes, injected: self.injected.clone(), terms })
+        judge::judge(&JudgeCase { notes, injected: self.injected.clone(), terms })
     }
 }
 
@@ -286,7 +290,7 @@ async fn start(
     store: &Memory,
     index: usize,
     link: &Arc<Link>,
-    pen: &Pen,
+    pen: &NoteWriter,
     mistake: Mistake,
     highest: &Highest,
 ) -> Node {
@@ -295,26 +299,31 @@ async fn start(
     let rigged = Rigged { inner: store.clone(), link: link.clone(), flaw, count, old };
     let name = format!("node-{index}");
     let pen = pen.of(&name, u32::try_from(index).unwrap() + 1);
-    let mut builder = Node::with_store(player::recorded(Arc::new(rigged), &pen, None)).name(&name);
+    let mut builder = Node::builder_with_store(workload::recorded(Arc::new(rigged), &pen, None)).name(&name);
     let clock = Arc::new(Sticky { lease: LeaseClock::new(), link: link.clone() });
     builder = builder.timing(settings()).clock(clock);
     builder = match mistake {
         Mistake::Engine(mutant) => builder.mutant(mutant),
-        Mistake::Driver(slip) => builder.slip(slip),
-        Mistake::OpenFence => builder.slip(Slip::WorkNotStopped),
+        Mistake::Driver(fault) => builder.inject_fault(fault),
+        Mistake::OpenFence => builder.inject_fault(DriverFault::WorkNotStopped),
         Mistake::None | Mistake::Store(_) => builder,
     };
-    let node = player::start(builder.drain(Duration::from_secs(1)), &pen).await.expect("it starts");
+    let node = workload::start(builder.drain(Duration::from_secs(1)), &pen).await.expect("it starts");
     let fence = fence(pen.clone(), highest.clone(), mistake == Mistake::OpenFence);
     for (number, role) in ROLES.iter().enumerate() {
         let role = (*role).to_owned();
-        tokio::spawn(player::career(node.clone(), role, pen.clone(), fence.clone(), number == 1));
+        tokio::spawn(workload::campaign(node.clone(), role, pen.clone(), fence.clone(), number == 1));
     }
     node
 }
 
-fn settings() -> Settings {
-    Settings { ttl: Some(TTL), beat: Some(BEAT), op_timeout: Some(OP_TIMEOUT), ..Settings::default() }
+fn settings() -> TimingSettings {
+    TimingSettings {
+        ttl: Some(TTL),
+        beat: Some(BEAT),
+        op_timeout: Some(OP_TIMEOUT),
+        ..TimingSettings::default()
+    }
 }
 
 /// A clock that keeps the loop waiting, which asks for the time of day with every step; whoever asks `check()` does not.
@@ -329,7 +338,7 @@ impl Clock for Sticky {
         self.lease.now()
     }
 
-    fn wall(&self) -> Wall {
+    fn wall(&self) -> Timestamp {
         let is_loop = std::thread::current().name().is_some_and(|name| name.starts_with("tenure-"));
         while is_loop && self.link.stuck.load(Ordering::Acquire) {
             std::thread::sleep(Duration::from_millis(5));
@@ -341,14 +350,14 @@ impl Clock for Sticky {
 type Highest = Arc<Mutex<BTreeMap<String, u64>>>;
 
 /// The fence as one node reaches it.
-fn fence(pen: Pen, highest: Highest, open: bool) -> Fence {
+fn fence(pen: NoteWriter, highest: Highest, open: bool) -> Fence {
     Arc::new(move |role, token| {
         {
             let mut highest = highest.lock().unwrap_or_else(PoisonError::into_inner);
             let seen = highest.entry(role.clone()).or_insert(0);
             let taken = open || token >= *seen;
             *seen = token.max(*seen);
-            pen.note(What::Fenced { role, token, taken });
+            pen.note(NoteKind::Fenced { role, token, taken });
         }
         Box::pin(std::future::ready(()))
     })

@@ -9,7 +9,7 @@ use mysql_async::prelude::Queryable;
 use mysql_async::{Conn, Opts, Row};
 use tenure::conformance::Harness;
 use tenure::store::{Mysql, SharedStore};
-use tenure_testkit::servers::mysql::{Mysql as Server, PASSWORD};
+use tenure_torture::servers::mysql::{Mysql as Server, PASSWORD};
 
 /// A server of its own for each test.
 pub struct OneServer(pub Mutex<Server>);

@@ -1,6 +1,6 @@
 //! A proxy on the way from every member to every other one, so that each way can be cut by itself.
 
-use tenure_testkit::proxy::Proxy;
+use tenure_torture::proxy::Proxy;
 
 /// The ways between the members of a group.
 pub struct Links {

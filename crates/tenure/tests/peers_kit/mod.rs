@@ -15,9 +15,15 @@ use tempfile::TempDir;
 use tenure::store::Outcome;
 use tenure::store::{Epoch, Key, Kind, Name, Peers, Query, Store, Value, Version, Write};
 
-pub const SECRET: &str = "correct-horse-battery-staple";
+pub const SECRET: &str = "9f86d081884c7d659a2feaa0c55ad0159f86d081884c7d659a2feaa0c55ad015";
 /// What must come sooner or later comes within this, on the slowest machine.
 pub const EVENTUALLY: Duration = Duration::from_secs(60);
+
+/// A file for this user alone.
+pub fn write_secret(file: &std::path::Path, secret: &str) {
+    std::fs::write(file, secret).unwrap();
+    std::fs::set_permissions(file, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
+}
 
 /// A group whose members live in this process.
 pub struct Town {
@@ -25,8 +31,8 @@ pub struct Town {
     addresses: Vec<String>,
     members: Mutex<Vec<Option<Arc<Peers>>>>,
     extra: &'static str,
-    /// Which of them is a witness.
-    witness: Option<usize>,
+    /// Which of them is voting-only.
+    voting_only: Option<usize>,
     links: Option<Links>,
 }
 
@@ -41,9 +47,9 @@ impl Town {
         Self::new(count, extra).begun()
     }
 
-    /// The last of so many members is a witness.
-    pub fn with_witness(count: usize, extra: &'static str) -> Self {
-        Self { witness: Some(count - 1), ..Self::new(count, extra) }.begun()
+    /// The last of so many members is voting-only.
+    pub fn with_voting_only(count: usize, extra: &'static str) -> Self {
+        Self { voting_only: Some(count - 1), ..Self::new(count, extra) }.begun()
     }
 
     /// Members with a proxy on each way between two of them.
@@ -55,9 +61,9 @@ impl Town {
 
     fn new(count: usize, extra: &'static str) -> Self {
         let dir = TempDir::new().unwrap();
-        std::fs::write(dir.path().join("secret"), SECRET).unwrap();
+        write_secret(&dir.path().join("secret"), SECRET);
         let members = Mutex::new(vec![None; count]);
-        Self { dir, addresses: addresses(count), members, extra, witness: None, links: None }
+        Self { dir, addresses: addresses(count), members, extra, voting_only: None, links: None }
     }
 
     fn begun(self) -> Self {
@@ -89,9 +95,9 @@ impl Town {
 
     /// The URL of a member.
     pub fn member_url(&self, nth: usize) -> String {
-        let witness = self.witness == Some(nth);
+        let voting_only = self.voting_only == Some(nth);
         let dir = self.dir(nth);
-        format!("{}&me={}&dir={}&witness={witness}", self.url(), self.addresses[nth], dir.display())
+        format!("{}&me={}&dir={}&voting-only={voting_only}", self.url(), self.addresses[nth], dir.display())
     }
 
     pub fn client(&self) -> Arc<Peers> {
@@ -162,7 +168,10 @@ impl Town {
                 let member = self.members.lock().unwrap()[nth].clone();
                 let Some(member) = member else { continue };
                 if let Ok(group) = member.group().await
-                    && group.seats.iter().any(|seat| seat.leads && seat.address == self.addresses[nth])
+                    && group
+                        .members
+                        .iter()
+                        .any(|member| member.leads && member.address == self.addresses[nth])
                 {
                     return nth;
                 }
@@ -223,7 +232,7 @@ pub fn key(name: &str) -> Key {
 
 pub fn put(name: &str, expect: Option<u128>, version: u128) -> Write {
     let put = Some((Version(version), Value::of(&format!("v{version}"), None)));
-    Write { key: key(name), expect: expect.map(Version), put, ring: true, witnessed: false }
+    Write { key: key(name), expect: expect.map(Version), put, notify: true, requires_lock: false }
 }
 
 /// The version of a register; an error is that it could not be read.

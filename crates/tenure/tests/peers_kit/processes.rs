@@ -10,11 +10,11 @@ use serde::{Deserialize, Serialize};
 use tempfile::TempDir;
 use tenure::Node;
 use tenure::store::{Peers, Store};
-use tenure_testkit::judge::{Meter, Pen};
-use tenure_testkit::player;
+use tenure_torture::judge::{NoteWriter, StallMeter};
+use tenure_torture::workload;
 
 use super::links::Links;
-use super::{SECRET, eventually, free_address};
+use super::{SECRET, eventually, free_address, write_secret};
 
 /// What tells a copy of this very program that it is to be a member, and how.
 const PART: &str = "TENURE_TEST_MEMBER";
@@ -64,18 +64,18 @@ pub fn be_a_member() {
 }
 
 async fn stand(member: Arc<Peers>, standing: Standing, started: Arc<OnceLock<Node>>) {
-    let pen = Pen::in_dir(&standing.notes, &standing.name, standing.life).unwrap();
-    let _meter = Meter::start(&pen, None);
-    let store = player::recorded(member, &pen, None);
+    let pen = NoteWriter::in_dir(&standing.notes, &standing.name, standing.life).unwrap();
+    let _meter = StallMeter::start(&pen, None);
+    let store = workload::recorded(member, &pen, None);
     let node = loop {
-        let builder = Node::with_store(store.clone()).name(&standing.name).ttl(standing.ttl);
-        match player::start(builder.drain(Duration::from_secs(1)), &pen).await {
+        let builder = Node::builder_with_store(store.clone()).name(&standing.name).ttl(standing.ttl);
+        match workload::start(builder.drain(Duration::from_secs(1)), &pen).await {
             Ok(node) => break node,
             Err(_) => tokio::time::sleep(Duration::from_millis(50)).await,
         }
     };
     let _ = started.set(node.clone());
-    player::career(node, ROLE.to_owned(), pen, player::no_fence(), false).await.unwrap();
+    workload::campaign(node, ROLE.to_owned(), pen, workload::no_fence(), false).await.unwrap();
 }
 
 /// A group whose members are processes.
@@ -93,7 +93,7 @@ impl Processes {
     /// So many members, which have yet to be started.
     pub fn of(count: usize) -> Self {
         let dir = TempDir::new().unwrap();
-        std::fs::write(dir.path().join("secret"), SECRET).unwrap();
+        write_secret(&dir.path().join("secret"), SECRET);
         std::fs::create_dir(dir.path().join("notes")).unwrap();
         let addresses = (0..count).map(|_| free_address()).collect();
         let children = (0..count).map(|_| None).collect();

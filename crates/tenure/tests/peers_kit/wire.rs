@@ -1,4 +1,4 @@
-//! The protocol of members as `docs/stores.md` and ADR 17 tell it, by somebody who shares no code with them: it says what
+//! The protocol of members as `docs/stores/peers.md` and ADR 17 tell it, by somebody who shares no code with them: it says what
 //! no handle would ever say.
 
 use std::io::{Read, Write};
@@ -129,10 +129,11 @@ pub fn read(number: u64, name: &str) -> Vec<u8> {
     ask(number, &[&[0], &text("fuzz")[..], &1_u32.to_le_bytes(), &key(name), &none].concat())
 }
 
-/// Makes that register.
-pub fn write(number: u64, name: &str) -> Vec<u8> {
+/// Makes that register. The same number is the same request; the log was there before it was first sent.
+pub fn write(number: u64, since: u64, name: &str) -> Vec<u8> {
     let request = u128::from(number) << 64 | 7;
     let put = [vec![0, 1], 9_u128.to_le_bytes().to_vec(), vec![0], text("{}"), vec![0, 0]].concat();
     let one = 1_u32.to_le_bytes();
-    ask(number, &[&[1], &request.to_le_bytes()[..], &text("fuzz"), &one, &key(name), &put].concat())
+    let request = [request.to_le_bytes().to_vec(), since.to_le_bytes().to_vec()].concat();
+    ask(number, &[&[1], &request[..], &text("fuzz"), &one, &key(name), &put].concat())
 }

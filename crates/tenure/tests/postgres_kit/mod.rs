@@ -5,11 +5,11 @@ use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use futures_util::future::BoxFuture;
-use tenure::clock::KernelEntropy;
 use tenure::conformance::Harness;
+use tenure::store::entropy::KernelEntropy;
 use tenure::store::{Postgres, SharedStore, open};
 use tenure_core::Entropy;
-use tenure_testkit::servers::postgres::Postgres as Server;
+use tenure_torture::servers::postgres::Postgres as Server;
 use tokio_postgres::types::Type;
 
 use crate::server_kit::soon;

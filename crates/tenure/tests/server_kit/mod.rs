@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use futures_util::StreamExt;
 use futures_util::stream::BoxStream;
-use tenure::clock::KernelEntropy;
+use tenure::store::entropy::KernelEntropy;
 use tenure::store::{Entry, Epoch, Key, Kind, Name, Outcome, Query, Signal, Store, Value, Version, Write};
 use tenure_core::Entropy;
 
@@ -26,15 +26,15 @@ pub fn key(kind: Kind, text: &str) -> Key {
     Key::Named(Epoch(5), kind, name(text))
 }
 
-/// A write that rings, of a text, under a new version.
+/// A write that notifies others, of a text, under a new version.
 pub fn put(key: &Key, expect: Option<Version>, text: &str) -> Write {
     let version = Version(KernelEntropy.nonce());
     Write {
         key: key.clone(),
         expect,
         put: Some((version, Value::of(&text, None))),
-        ring: true,
-        witnessed: false,
+        notify: true,
+        requires_lock: false,
     }
 }
 
@@ -49,9 +49,12 @@ pub async fn must(store: &dyn Store, space: &Name, write: Write) -> Write {
     write
 }
 
+pub fn one(key: &Key) -> Query {
+    Query { keys: vec![key.clone()], kinds: Vec::new() }
+}
+
 pub async fn get(store: &dyn Store, space: &Name, key: &Key) -> Option<Entry> {
-    let query = Query { keys: vec![key.clone()], kinds: Vec::new() };
-    store.read(space, &query).await.expect("the store can be read").pop()
+    store.read(space, &one(key)).await.expect("the store can be read").pop()
 }
 
 /// Tries until the server is there again; a fault that a person has to see to is not waited for.

@@ -24,6 +24,11 @@ pub trait Stage: Sync {
     async fn kill_connections(&self) -> usize;
     /// What the server says to a statement typed by hand.
     async fn by_hand(&self, sql: &str) -> Result<(), String>;
+    /// Makes a login that has no rights yet.
+    async fn make_login(&self, login: &str);
+    /// What the server says to a statement of that login, and how many rows it shows.
+    async fn said_to(&self, login: &str, sql: &str) -> Result<usize, String>;
+    fn store_of(&self, login: &str) -> SharedStore;
     /// What drops the tables.
     fn drop_tables(&self) -> &'static str;
     /// Who leads, with which token, in which state, as people see it in `tenure_leaders`.
@@ -37,7 +42,7 @@ pub trait Stage: Sync {
 async fn node(stage: &dyn Stage, name: &str) -> (Node, Candidate) {
     let start = async {
         loop {
-            match Node::with_store(stage.store()).name(name).ttl(TTL).start().await {
+            match Node::builder_with_store(stage.store()).name(name).ttl(TTL).start().await {
                 Ok(node) => return node,
                 // The server may have too much to do just now.
                 Err(_) => tokio::time::sleep(Duration::from_millis(50)).await,
@@ -107,6 +112,75 @@ pub async fn hands_cannot_lower_a_token_nor_delete_a_role(stage: &dyn Stage) {
     assert_eq!(get(&*store, &space, &write.key).await.unwrap().version, version(&write));
 }
 
+/// A role that somebody leads, and a login that has these rights on registers.
+async fn beside(stage: &dyn Stage, login: &str, rights: &str) -> (Node, Candidate, Tenure) {
+    let nodes = [node(stage, "a").await];
+    let (tenure, _) = elected(&nodes).await;
+    stage.make_login(login).await;
+    for (rights, table) in
+        [(rights, "tenure_registers"), ("SELECT", "tenure_schema"), ("SELECT", "tenure_leaders")]
+    {
+        stage.by_hand(&format!("GRANT {rights} ON {table} TO {login}")).await.unwrap();
+    }
+    let [(node, candidate)] = nodes;
+    (node, candidate, tenure)
+}
+
+async fn is_denied(stage: &dyn Stage, login: &str, statements: &[&str]) {
+    for sql in statements {
+        let refused = stage.said_to(login, sql).await.expect_err(sql);
+        assert!(refused.contains("denied") || refused.contains("must be owner"), "{sql}: {refused}");
+    }
+}
+
+/// What only the owner of the tables may do: also what would take the triggers away.
+const OF_THE_OWNER: [&str; 5] = [
+    "TRUNCATE TABLE tenure_registers",
+    "ALTER TABLE tenure_registers ADD forged integer",
+    "DROP TABLE tenure_registers",
+    "UPDATE tenure_schema SET id = 'forged'",
+    "DELETE FROM tenure_schema",
+];
+
+pub async fn a_login_that_may_read_sees_all_and_changes_nothing(stage: &dyn Stage) {
+    let (_node, _candidate, tenure) = beside(stage, "reader", "SELECT").await;
+    for table in ["tenure_registers", "tenure_schema", "tenure_leaders"] {
+        let seen = stage.said_to("reader", &format!("SELECT * FROM {table}")).await;
+        assert!(matches!(seen, Ok(1..)), "{table}: {seen:?}");
+    }
+    let writes = [
+        "INSERT INTO tenure_registers (namespace, epoch, kind, name, version, value) VALUES ('x', '1', 'role', 'x', 'v', '')",
+        "UPDATE tenure_registers SET token = token + 1",
+        "DELETE FROM tenure_registers WHERE kind = 'session'",
+    ];
+    is_denied(stage, "reader", &[&writes[..], &OF_THE_OWNER].concat()).await;
+    let (store, space) = (stage.store_of("reader"), name("default"));
+    let forged = store.write(&space, &[put(&key(Kind::Role, "forged"), None, "1")]).await;
+    assert!(!matches!(forged.as_deref(), Ok([Outcome::Applied])), "{forged:?}");
+    assert!(tenure.check(), "nobody was deposed");
+}
+
+/// Whoever may write can end a tenure, as every node can. It can neither lower a token nor take the guards away, and what it
+/// broke is whole again with the next election.
+pub async fn a_login_that_may_write_ends_tenures_and_lowers_no_token(stage: &dyn Stage) {
+    let (_node, candidate, tenure) = beside(stage, "writer", "SELECT, INSERT, UPDATE, DELETE").await;
+    for sql in [
+        "UPDATE tenure_registers SET token = token - 1 WHERE kind = 'role'",
+        "UPDATE tenure_registers SET token = NULL WHERE kind = 'role'",
+        "DELETE FROM tenure_registers WHERE kind = 'role'",
+    ] {
+        let refused = stage.said_to("writer", sql).await.expect_err(sql);
+        assert!(refused.contains("tenure: "), "{sql}: {refused}");
+    }
+    is_denied(stage, "writer", &OF_THE_OWNER).await;
+    let last = tenure.token();
+    stage.said_to("writer", "DELETE FROM tenure_registers WHERE kind = 'session'").await.unwrap();
+    soon(tenure.cancelled()).await;
+    drop(tenure);
+    let next = soon(candidate.elected()).await.expect("it is elected again");
+    assert!(next.token() > last);
+}
+
 pub async fn batches_in_opposite_order_never_wait_for_each_other_in_a_circle(stage: &dyn Stage) {
     let space = name("circle");
     let keys: Vec<_> = (0..64).map(|nth| key(Kind::Node, &format!("n{nth}"))).collect();
@@ -118,10 +192,10 @@ pub async fn batches_in_opposite_order_never_wait_for_each_other_in_a_circle(sta
         tokio::spawn(async move {
             let (mut applied, mut expect) = (0, vec![None; keys.len()]);
             for round in 0..10 {
-                let ring = (round + nth) % 3 == 0;
+                let notify = (round + nth) % 3 == 0;
                 let each = keys.iter().zip(&expect);
                 let batch: Vec<_> =
-                    each.map(|(key, expect)| Write { ring, ..put(key, *expect, "x") }).collect();
+                    each.map(|(key, expect)| Write { notify, ..put(key, *expect, "x") }).collect();
                 for (nth, outcome) in store.write(&space, &batch).await.unwrap().into_iter().enumerate() {
                     expect[nth] = match outcome {
                         Outcome::Applied => Some(version(&batch[nth])).inspect(|_| applied += 1),
@@ -178,14 +252,13 @@ pub async fn tables_that_were_dropped_are_another_memory(stage: &dyn Stage) {
 
 pub async fn killed_connections_are_replaced_at_once_and_none_is_left_behind(stage: &dyn Stage) {
     let (store, other, space) = (stage.store(), stage.store(), name("killed"));
-    assert!(store.describe().await.unwrap().rings && other.describe().await.unwrap().rings);
+    assert!(store.describe().await.unwrap().notifies && other.describe().await.unwrap().notifies);
     let mut watch = store.watch(&space);
     assert_eq!(stage.kill_connections().await, 4, "two connections for each handle");
     heard(&mut watch, |signal| matches!(signal, Signal::Resync)).await;
     until_it_works(&*other).await;
-    let rung = must(&*other, &space, put(&key(Kind::Node, "a"), None, "1")).await;
-    heard(&mut watch, |signal| matches!(signal, Signal::Changed(found) if found.version == version(&rung)))
-        .await;
+    let notified = must(&*other, &space, put(&key(Kind::Node, "a"), None, "1")).await;
+    heard(&mut watch, |signal| matches!(signal, Signal::Changed(changed) if *changed == notified.key)).await;
     other.close().await;
     drop(store);
     let gone = async {
@@ -211,6 +284,8 @@ macro_rules! stories {
             one_of_three_leads_the_next_takes_over_and_people_see_who
             of_twenty_that_start_at_once_on_an_empty_database_one_leads
             hands_cannot_lower_a_token_nor_delete_a_role
+            a_login_that_may_read_sees_all_and_changes_nothing
+            a_login_that_may_write_ends_tenures_and_lowers_no_token
             batches_in_opposite_order_never_wait_for_each_other_in_a_circle
             after_a_crash_the_same_memory_goes_on_and_watches_look_again
             tables_that_were_dropped_are_another_memory

@@ -9,8 +9,10 @@ use std::time::Duration;
 
 use futures_util::StreamExt;
 use futures_util::stream::BoxStream;
-use tenure::clock::KernelEntropy;
-use tenure::store::{Epoch, Key, Kind, Name, SessionId, Signal, Sqlite, Store, Value, Version, Write};
+use tenure::store::entropy::KernelEntropy;
+use tenure::store::{
+    Epoch, Key, Kind, LivenessLocks as _, Name, SessionId, Signal, Store, Value, Version, Write,
+};
 use tenure_core::Entropy;
 
 pub const EPOCH: Epoch = Epoch(5);
@@ -39,8 +41,8 @@ pub fn put(key: &Key, expect: Option<Version>, number: u64) -> Write {
         key: key.clone(),
         expect,
         put: Some((version, Value::of(&number, None))),
-        ring: true,
-        witnessed: false,
+        notify: true,
+        requires_lock: false,
     }
 }
 
@@ -52,7 +54,7 @@ pub async fn answer(watch: &mut BoxStream<'static, Signal>) -> Option<Signal> {
 /// What another process is to do.
 #[derive(Clone, Copy)]
 pub enum Task {
-    /// Attest for a session, say the witness, and wait.
+    /// Acquire the lock of a session, say its id, and wait.
     Hold(SessionId),
     /// Rewrite one register and say each number once it is acknowledged.
     WriteForEver,
@@ -75,9 +77,14 @@ impl Child {
 
     /// As a user without any privilege, even if the test runs as root.
     pub fn start_unprivileged(program: &Path, file: &Path, task: Task) -> Self {
+        Self::start_as(65534, program, file, task)
+    }
+
+    /// As that user, whose group is 65534, if the test runs as root.
+    pub fn start_as(user: u32, program: &Path, file: &Path, task: Task) -> Self {
         let mut command = Command::new(program);
         if rustix_is_root() {
-            command.uid(65534).gid(65534);
+            command.uid(user).gid(65534);
         }
         Self::spawn(command, file, task)
     }
@@ -121,7 +128,7 @@ impl Drop for Child {
     }
 }
 
-fn rustix_is_root() -> bool {
+pub fn rustix_is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
 
@@ -138,21 +145,23 @@ pub fn run_task() {
 }
 
 async fn carry_out(task: &str, file: &Path) {
-    let store = match Sqlite::open(file) {
+    // As in a URL, the path may say who shares the file.
+    let store = match tenure::store::open(&format!("sqlite:{}", file.display())) {
         Ok(store) => store,
         Err(error) => return say(error),
     };
     match task.split_once(' ').unwrap_or((task, "")) {
         ("hold", session) => {
-            let witness = store
-                .attest(&SPACE(), session.parse().unwrap(), tenure::Takeover::Strict)
+            let lock = store
+                .liveness()
+                .acquire_lock(&SPACE(), session.parse().unwrap(), tenure::Takeover::Strict)
                 .await
                 .unwrap()
                 .unwrap();
-            say(witness.id);
+            say(lock.id);
             wait_for_the_end();
         }
-        ("write-for-ever", _) => write_for_ever(&store).await,
+        ("write-for-ever", _) => write_for_ever(&*store).await,
         ("write-some", seat) => {
             for nth in 0..10 {
                 store.write(&SPACE(), &[put(&node(&format!("n{seat}.{nth}")), None, nth)]).await.unwrap();
@@ -168,7 +177,7 @@ fn wait_for_the_end() {
     let _ = std::io::stdin().lines().next();
 }
 
-async fn write_for_ever(store: &Sqlite) {
+async fn write_for_ever(store: &dyn Store) {
     let (key, mut expect) = (node("n"), None);
     for number in 1.. {
         let write = put(&key, expect, number);

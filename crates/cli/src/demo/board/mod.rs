@@ -10,16 +10,16 @@ use ratatui::layout::{Constraint, Layout, Rect};
 use tenure::Name;
 
 use self::paint::Paint;
-use super::verdict::Verdict;
-use super::world::World;
+use super::cluster::DemoCluster;
+use super::summary::DemoSummary;
 
 /// How much of the past the timeline shows.
 const WINDOW: Duration = Duration::from_secs(60);
 
 /// What is drawn.
-pub(super) struct View<'a> {
-    pub(super) world: &'a World,
-    pub(super) verdict: &'a Verdict,
+pub(super) struct BoardView<'a> {
+    pub(super) cluster: &'a DemoCluster,
+    pub(super) summary: &'a DemoSummary,
     /// Now, on the lease clock.
     pub(super) now: u64,
     /// Whether the nemesis rests.
@@ -28,20 +28,20 @@ pub(super) struct View<'a> {
     pub(super) colour: bool,
 }
 
-impl View<'_> {
+impl BoardView<'_> {
     fn paint(&self) -> Paint {
         Paint { colour: self.colour }
     }
 
     /// Which of the nodes that is, for its colour.
     fn index(&self, node: &Name) -> usize {
-        self.world.players.iter().position(|player| player.name == *node).unwrap_or(0)
+        self.cluster.nodes.iter().position(|node_state| node_state.name == *node).unwrap_or(0)
     }
 }
 
 /// Draws everything.
-pub(super) fn draw(frame: &mut Frame<'_>, view: &View<'_>) {
-    let nodes = u16::try_from(view.world.players.len()).unwrap_or(u16::MAX);
+pub(super) fn draw(frame: &mut Frame<'_>, view: &BoardView<'_>) {
+    let nodes = u16::try_from(view.cluster.nodes.len()).unwrap_or(u16::MAX);
     let area = margin(frame.area());
     // A tall terminal can afford air between the panels.
     let air = u16::from(area.height >= 2 * nodes + 24);
@@ -81,30 +81,34 @@ mod tests {
     use ratatui::style::Color;
     use tenure::Token;
 
-    use super::super::report::Report;
+    use super::super::cluster::DemoEvent;
+    use super::super::cluster::tests::{MS, led, name, say, two};
+    use super::super::message::MemberMessage;
+    use super::super::summary::tests::witnessed;
     use super::super::timing;
-    use super::super::witness::tests::fabricated;
-    use super::super::world::Happening;
-    use super::super::world::tests::{MS, led, name, say, two};
     use super::*;
 
     /// Ten seconds in: a crash, then a freeze that nobody has taken over yet.
-    fn world() -> World {
-        let mut world = two();
-        led(&mut world, "node-1", 1, 100 * MS);
-        world.apply(5_000 * MS, Happening::Killed { node: name("node-1") });
-        led(&mut world, "node-2", 2, 5_008 * MS);
-        world.apply(6_000 * MS, Happening::Started { node: name("node-1"), pid: 4_242 });
-        say(&mut world, "node-1", Report::Joined);
-        say(&mut world, "node-2", Report::Led { role: name("shard-1"), token: Token(1), at: 6_100 * MS });
-        say(&mut world, "node-2", Report::Lease { until: 11_500 * MS });
-        world
+    fn cluster() -> DemoCluster {
+        let mut cluster = two();
+        led(&mut cluster, "node-1", 1, 100 * MS);
+        cluster.apply(5_000 * MS, DemoEvent::Killed { node: name("node-1") });
+        led(&mut cluster, "node-2", 2, 5_008 * MS);
+        cluster.apply(6_000 * MS, DemoEvent::Started { node: name("node-1"), pid: 4_242 });
+        say(&mut cluster, "node-1", MemberMessage::Joined);
+        say(
+            &mut cluster,
+            "node-2",
+            MemberMessage::Led { role: name("shard-1"), token: Token(1), at: 6_100 * MS },
+        );
+        say(&mut cluster, "node-2", MemberMessage::Lease { until: 11_500 * MS });
+        cluster
     }
 
-    fn drawn(world: &World, width: u16, height: u16, colour: bool) -> TestBackend {
-        let witness = fabricated(&[("scheduler", 1, 1, 0, 5_000), ("scheduler", 2, 2, 5_008, 10_000)]);
-        let verdict = Verdict::new(&world.fail_overs(), &witness, &timing().bounds());
-        let view = View { world, verdict: &verdict, now: 10_000 * MS, resting: false, colour };
+    fn drawn(cluster: &DemoCluster, width: u16, height: u16, colour: bool) -> TestBackend {
+        let witness = witnessed(&[("scheduler", 1, 1, 0, 5_000), ("scheduler", 2, 2, 5_008, 10_000)]);
+        let summary = DemoSummary::new(&cluster.fail_overs(), &witness, 4, &timing().bounds());
+        let view = BoardView { cluster, summary: &summary, now: 10_000 * MS, resting: false, colour };
         let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
         terminal.draw(|frame| draw(frame, &view)).unwrap();
         terminal.backend().clone()
@@ -118,7 +122,7 @@ mod tests {
 
     #[test]
     fn all_that_matters_is_on_80_by_24() {
-        let screen = drawn(&world(), 80, 24, true).to_string();
+        let screen = drawn(&cluster(), 80, 24, true).to_string();
         assert_shows(
             &screen,
             &[
@@ -142,15 +146,15 @@ mod tests {
 
     #[test]
     fn a_frozen_leader_is_shown_for_what_it_is() {
-        let mut world = world();
-        world.apply(9_000 * MS, Happening::Frozen { node: name("node-2") });
-        let screen = drawn(&world, 80, 24, true).to_string();
+        let mut cluster = cluster();
+        cluster.apply(9_000 * MS, DemoEvent::Frozen { node: name("node-2") });
+        let screen = drawn(&cluster, 80, 24, true).to_string();
         assert_shows(
             &screen,
             &[
                 "frozen",
                 "‖",
-                "nobody may lead scheduler until its lease ends",
+                "no node may lead scheduler until its lease ends",
                 "others must wait",
                 "held by node-2",
             ],
@@ -160,26 +164,27 @@ mod tests {
     #[test]
     fn every_size_can_be_drawn() {
         for (width, height) in [(1, 1), (20, 5), (40, 12), (80, 24), (120, 40), (300, 100)] {
-            drawn(&world(), width, height, true);
+            drawn(&cluster(), width, height, true);
         }
     }
 
     #[test]
     fn without_colour_there_is_none() {
-        let cells = drawn(&world(), 80, 24, false);
+        let cells = drawn(&cluster(), 80, 24, false);
         let plain = |colour: Color| colour == Color::Reset;
         assert!(cells.buffer().content().iter().all(|cell| plain(cell.fg) && plain(cell.bg)));
     }
 
     #[test]
     fn what_must_never_be_is_shown_at_once() {
-        let world = world();
-        let witness = fabricated(&[("scheduler", 1, 1, 0, 5_000), ("scheduler", 2, 2, 4_000, 10_000)]);
-        let verdict = Verdict::new(&[], &witness, &timing().bounds());
-        let view = View { world: &world, verdict: &verdict, now: 10_000 * MS, resting: true, colour: true };
+        let cluster = cluster();
+        let witness = witnessed(&[("scheduler", 1, 1, 0, 5_000), ("scheduler", 2, 2, 4_000, 10_000)]);
+        let summary = DemoSummary::new(&[], &witness, 4, &timing().bounds());
+        let view =
+            BoardView { cluster: &cluster, summary: &summary, now: 10_000 * MS, resting: true, colour: true };
         let mut terminal = Terminal::new(TestBackend::new(80, 24)).unwrap();
         terminal.draw(|frame| draw(frame, &view)).unwrap();
         let screen = terminal.backend().to_string();
-        assert_shows(&screen, &["leaders at once: 2, WHICH MUST NEVER BE", "p attack again"]);
+        assert_shows(&screen, &["leaders at once: 2, A VIOLATION", "p attack again"]);
     }
 }

@@ -3,8 +3,8 @@
 use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::Span;
 
+use super::super::cluster::Health;
 use super::super::timeline::Cell;
-use super::super::world::Health;
 pub(super) use crate::output::paint::Paint;
 
 impl Paint {

@@ -5,12 +5,12 @@ use std::path::Path;
 
 use serde::Serialize;
 use tenure::schedule::TaskSettings;
-use tenure::work::Mode as Migration;
+use tenure::work::WorkMode as Migration;
 
-use crate::agent::config::{Config, Mode, RoleConfig};
+use crate::output::sanitize;
 use crate::output::table::Tone;
-use crate::output::tame;
 use crate::output::time::{self, Stamp};
+use tenure_agent::config::{Config, Mode, RoleConfig};
 
 /// So many of a kind are named before the rest is only counted.
 const NAMED: usize = 8;
@@ -62,7 +62,7 @@ impl FileView {
         });
         Self {
             file: path.display().to_string(),
-            notices: config.notices.clone(),
+            notices: config.notices.iter().cloned().chain(unencrypted(config)).collect(),
             store: config.shown_store(),
             namespace: config.namespace.to_string(),
             node: config.node.name.to_string(),
@@ -73,6 +73,11 @@ impl FileView {
             listens: socket.chain(listen).collect(),
         }
     }
+}
+
+/// What a password in clear is told with.
+fn unencrypted(config: &Config) -> Option<String> {
+    tenure::store::url_warning(&config.store).map(|warning| format!("store: {warning}"))
 }
 
 impl RoleView {
@@ -92,7 +97,7 @@ impl RoleView {
         let campaign = (self.mode == "campaign").then(|| "for clients".to_owned());
         let migration = match self.migration {
             Migration::Off => Some("off".to_owned()),
-            Migration::Shadow => Some("in the shadow".to_owned()),
+            Migration::Shadow => Some("in shadow mode".to_owned()),
             Migration::On => None,
         };
         let decreed = self.static_leader.as_ref().map(|leader| format!("led by {leader}"));
@@ -120,20 +125,20 @@ impl TaskView {
 
 impl fmt::Display for FileView {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", Tone::Strong.paint(&format!("{} is in order", tame(&self.file))))?;
+        write!(f, "{}", Tone::Strong.paint(&format!("{} is valid", sanitize(&self.file))))?;
         for notice in &self.notices {
-            write!(f, "\n  {}", Tone::Warn.paint(&tame(notice)))?;
+            write!(f, "\n  {}", Tone::Warn.paint(&sanitize(notice)))?;
         }
         let tasks = self.roles.iter().flat_map(|role| &role.tasks).chain(&self.tasks);
         for (what, value) in [
-            ("store", tame(&self.store)),
+            ("store", sanitize(&self.store)),
             ("node", format!("{} in namespace {}", self.node, self.namespace)),
             ("roles", listed(self.roles.iter().map(RoleView::words))),
             ("work", listed(self.roles.iter().flat_map(|role| role.work.iter().cloned()))),
             ("tasks", listed(tasks.map(TaskView::words))),
             ("alerts", listed(self.alerts.iter().cloned())),
-            ("told", listed(self.notify.iter().cloned())),
-            ("listens on", listed(self.listens.iter().map(|text| tame(text)))),
+            ("notify", listed(self.notify.iter().cloned())),
+            ("listens on", listed(self.listens.iter().map(|text| sanitize(text)))),
         ] {
             write!(f, "\n  {what:<12} {value}")?;
         }

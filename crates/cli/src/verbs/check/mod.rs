@@ -9,11 +9,11 @@ use std::time::Duration;
 use serde::Serialize;
 use tenure::{Bounds, Error, Timing};
 
-use crate::agent::config::Config;
 use crate::args::{CheckArgs, Common};
 use crate::exit::Exit;
 use crate::output::{self, table::Tone, time::span};
 use file::FileView;
+use tenure_agent::config::Config;
 
 /// Where a hint is lost, the next look finds the role free a beat later; candidates take turns for 50 ms at most, and
 /// as much again is for the store.
@@ -35,8 +35,10 @@ pub fn main(common: &Common, args: &CheckArgs) -> Result<Exit, Exit> {
     if common.is_json() {
         output::json(&Document { config: file.as_ref(), ..Document::of(&timing) })?;
     } else {
+        // An agent's death proves nothing of the work of its clients.
+        let reported = file.is_none() && common.store_url().starts_with("sqlite:");
         let file = file.map_or_else(String::new, |file| format!("{file}\n\n"));
-        output::print(&format!("{file}{}", pretty(&timing)))?;
+        output::print(&format!("{file}{}", pretty(&timing, reported)))?;
     }
     Ok(Exit::Done)
 }
@@ -47,12 +49,12 @@ struct Document<'a> {
     /// What a file came to, if one was named.
     #[serde(skip_serializing_if = "Option::is_none")]
     config: Option<&'a FileView>,
-    settings: Settings,
+    settings: CheckedSettings,
     bounds: BoundsView,
 }
 
 #[derive(Serialize)]
-struct Settings {
+struct CheckedSettings {
     ttl_ms: f64,
     takeover: tenure::Takeover,
     grace_ms: Option<f64>,
@@ -81,7 +83,7 @@ impl Document<'_> {
             timing.bounds();
         Self {
             config: None,
-            settings: Settings {
+            settings: CheckedSettings {
                 ttl_ms: millis(timing.ttl),
                 takeover: timing.takeover,
                 grace_ms: disconnect.map(|_| millis(timing.grace)),
@@ -110,56 +112,56 @@ fn millis(span: Duration) -> f64 {
     span.as_micros() as f64 / 1000.0
 }
 
-fn pretty(timing: &Timing) -> String {
+fn pretty(timing: &Timing, kernel_reports: bool) -> String {
     let bounds = timing.bounds();
     let heading = |text: &str| Tone::Strong.paint(text);
-    let mut text = heading("These settings fit together");
+    let mut text = heading("The settings are valid");
     let percent = f64::from(timing.rate_error_ppm) / 10_000.0;
     let on_disconnect = bounds.disconnect.map(|_| {
-        ("grace", span(timing.grace), "how long a dropped connection is forgiven, where the store can tell")
+        ("grace", span(timing.grace), "how long a connection may be down, where the store reports it")
     });
     for (name, value, meaning) in [
-        ("ttl", span(timing.ttl), "how long a leader that falls silent keeps its roles"),
-        ("beat", span(timing.beat), "how often the session is renewed and looked at"),
-        ("op-timeout", span(timing.op_timeout), "how long the store may take to answer"),
-        ("stop-grace", span(timing.stop_grace), "how long before its deadline work is told to stop"),
+        ("ttl", span(timing.ttl), "lease duration: a leader that stops renewing is replaced after this time"),
+        ("beat", span(timing.beat), "how often a node renews its session"),
+        ("op-timeout", span(timing.op_timeout), "timeout of a store operation"),
+        ("stop-grace", span(timing.stop_grace), "the work is stopped this long before the lease ends"),
         (
             "kill-slack",
             span(timing.kill_slack),
-            "how long before its deadline what has not stopped is killed",
+            "work that has not stopped is killed this long before the lease ends",
         ),
-        ("clock error", format!("{percent}%"), "what each node allows for its own clock"),
+        ("clock error", format!("{percent}%"), "bound on the rate error of each node's own clock"),
     ]
     .into_iter()
     .chain(on_disconnect)
     {
         let _ = write!(text, "\n  {name:<12} {value:>7}   {}", Tone::Faint.paint(meaning));
     }
-    let _ = write!(text, "\n\n{}", heading("What follows from them"));
+    let _ = write!(text, "\n\n{}", heading("Bounds"));
     let kill = bounds.deadline.saturating_sub(timing.kill_slack);
     let disconnected = bounds.disconnect.map(|within| {
-        ("one whose connection drops, within", span(within), "where the store can tell: see tenure doctor")
+        ("a disconnected leader, within", span(within), "where the store reports it: see tenure doctor")
     });
     for (what, value, note) in [
         (
             "a crashed leader is replaced within",
             span(bounds.crash),
-            "on its own host at once: the kernel tells",
+            if kernel_reports { "at once on the same host: the kernel reports it" } else { "" },
         ),
         (
-            "one that gives up is replaced within",
+            "a leader that resigns is replaced within",
             span(timing.beat + AFTER_A_BEAT),
-            "at once where the store rings",
+            "at once where the store has notifications",
         ),
-        ("cut off from the store, a leader", String::new(), ""),
-        ("  knows it within", span(bounds.in_doubt), ""),
-        ("  tells its work to stop after", span(bounds.cancel), "counted from its last good beat"),
-        ("  kills what has not stopped after", span(kill), ""),
-        ("  leads no more after", span(bounds.deadline), "before anybody else can"),
+        ("a leader that is cut off from the store", String::new(), ""),
+        ("  notices within", span(bounds.in_doubt), ""),
+        ("  stops its work after", span(bounds.cancel), "counted from its last renewal"),
+        ("  kills its work after", span(kill), ""),
+        ("  has lost its roles after", span(bounds.deadline), "before another node can lead"),
         (
-            "store operations a minute",
+            "store operations per minute",
             bounds.operations_per_minute.to_string(),
-            "of each node, for any number of roles",
+            "per node, for any number of roles",
         ),
     ]
     .into_iter()

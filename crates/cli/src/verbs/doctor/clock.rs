@@ -52,14 +52,14 @@ impl Reading {
     pub(super) fn problem(&self) -> Option<String> {
         if self.fault {
             return Some(
-                "the lease clock went backwards: no lease can be counted on this machine".to_owned(),
+                "the lease clock went backwards: leases cannot be measured on this machine".to_owned(),
             );
         }
         let behind = self.instant.mul_f64(0.9).saturating_sub(HELD_UP) > self.lease;
         behind.then(|| {
             format!(
-                "the lease clock went {} while the monotonic clock went {}: leases would last too long here; see \
-                 whether the machine's clock source is stable",
+                "the lease clock went {} while the monotonic clock went {}: leases would last too long here; check \
+                 that the clock source of this machine is stable",
                 span(self.lease),
                 span(self.instant)
             )

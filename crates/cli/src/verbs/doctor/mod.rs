@@ -1,23 +1,26 @@
 //! `tenure doctor`: what the store can promise, how fast it is, and what is wrong with it.
 
+mod agent;
 mod clock;
-mod place;
+mod location;
 mod probe;
 
 use std::fmt::Write as _;
 use std::time::Duration;
 
 use serde::Serialize;
-use tenure::operator::Snapshot;
+use tenure::operator::{ClusterSnapshot, RoleReport};
 use tenure::store::Description;
-use tenure::{Class, Timing};
+use tenure::{Class, Timing, Token};
+
+use tenure_agent::model::AgentLimits;
 
 use crate::args::Common;
 use crate::exit::Exit;
 use crate::output::table::Tone;
-use crate::output::{self, tame, time::span};
+use crate::output::{self, sanitize, time::span};
 
-use self::probe::{Figures, Quantiles};
+use self::probe::{Quantiles, StoreFigures};
 
 /// Examines the store. What it writes goes into a namespace of its own, and is cleared away.
 ///
@@ -25,7 +28,7 @@ use self::probe::{Figures, Quantiles};
 /// If the store cannot be used at all.
 pub async fn main(common: &Common) -> Result<Exit, Exit> {
     if common.names_only_an_agent() {
-        let why = "doctor examines a store, and an agent does not tell which it has: name it with --store";
+        let why = "cannot examine an agent: doctor examines a store; name the store with --store";
         return Err(Exit::Usage(why.to_owned()));
     }
     let operator = super::operator(common)?;
@@ -35,60 +38,63 @@ pub async fn main(common: &Common) -> Result<Exit, Exit> {
     let figures = probe::probe(store, &common.store_url()).await?;
     let clock = watch.stop();
     let snapshot = operator.snapshot().await?;
-    let report = Report {
-        store: tame(&store.to_string()),
-        place: place::of(&store.to_string()),
+    let report = DoctorReport {
+        store: sanitize(&store.to_string()),
+        place: description.file.as_deref().and_then(location::of),
         namespace: operator.namespace().to_string(),
         description,
         figures,
         clock,
         snapshot,
+        limits: agent::limits(common).await,
     };
     let problems = report.problems();
     if common.is_json() {
-        output::json(&Document::of(&report, &problems))?;
+        output::json(&DoctorDocument::of(&report, &problems))?;
     } else {
         output::print(&report.pretty(&problems))?;
     }
     Ok(match problems.len() {
         0 => Exit::Done,
-        1 => Exit::No("one thing is wrong; see above".to_owned()),
-        n => Exit::No(format!("{n} things are wrong; see above")),
+        1 => Exit::No("1 problem found; see above".to_owned()),
+        n => Exit::No(format!("{n} problems found; see above")),
     })
 }
 
 /// What was found.
-struct Report {
+struct DoctorReport {
     store: String,
     place: Option<String>,
     namespace: String,
     description: Description,
-    figures: Figures,
+    figures: StoreFigures,
     clock: clock::Reading,
-    snapshot: Snapshot,
+    snapshot: ClusterSnapshot,
+    limits: Option<AgentLimits>,
 }
 
-impl Report {
+impl DoctorReport {
     /// What is wrong, each with what to do.
     fn problems(&self) -> Vec<String> {
         let Self { description, figures, clock, snapshot, .. } = self;
         let mut problems = Vec::new();
-        if description.rings && figures.ring.is_none() {
+        if description.notifies && figures.notify.is_none() {
             problems.push(
-                "a change was not told to another watcher within 2s: leaders are replaced a beat later than they \
-                 could be; see whether the file system supports inotify"
+                "a change did not notify another watcher within 2s: leaders are replaced up to a beat later; check \
+                 that the file system supports inotify"
                     .to_owned(),
             );
         }
-        if (description.witnesses_death || description.witnesses_disconnect) && !figures.attests {
-            problems.push(
-                "it promises to witness deaths or dropped connections, but takes no hold of a witness: report this".to_owned(),
-            );
+        if (description.process_liveness_locks || description.connection_liveness_locks)
+            && !figures.acquires_locks
+        {
+            problems
+                .push("the store declares liveness locks but acquires none: report this as a bug".to_owned());
         }
         let limit = Timing::default().op_timeout;
         if figures.write.p99 > limit {
             problems.push(format!(
-                "one in a hundred writes takes {} or more, but a store has {} to answer by default: find out what \
+                "one in a hundred writes takes {} or more, but the default timeout is {}: find out what \
                  slows the disk or the server down, or raise --ttl",
                 span(figures.write.p99),
                 span(limit)
@@ -96,15 +102,19 @@ impl Report {
         }
         problems.extend(clock.problem());
         problems.extend(unreadable(snapshot));
+        problems.extend(used_up(snapshot));
         problems
     }
 
     /// What could be better.
     fn remarks(&self) -> Vec<String> {
-        let mut remarks: Vec<String> = self.description.remarks.iter().map(|remark| tame(remark)).collect();
-        if self.place.as_deref().is_some_and(place::is_memory) {
+        let mut remarks: Vec<String> =
+            self.description.remarks.iter().map(|remark| sanitize(remark)).collect();
+        remarks.extend(long_lease(&self.description, &self.snapshot));
+        if self.place.as_deref().is_some_and(location::is_memory) {
             remarks.push(
-                "the file lies in memory: a restart of the machine loses it; name one on a disk for real work".to_owned(),
+                "the file is in memory: a restart of the machine loses it; use one on a disk for real work"
+                    .to_owned(),
             );
         }
         remarks
@@ -113,22 +123,26 @@ impl Report {
     fn pretty(&self, problems: &[String]) -> String {
         let Self { description, figures, .. } = self;
         let yes = |yes: bool, what: &str, not: &str| if yes { what.to_owned() } else { not.to_owned() };
-        let ring = figures.ring.map_or_else(String::new, |ring| format!(", heard after {}", span(ring)));
+        let notify =
+            figures.notify.map_or_else(String::new, |notify| format!(", received after {}", span(notify)));
         let mut lines = vec![
             ("store", self.store.clone()),
-            ("what it is", tame(&description.about)),
+            ("what it is", sanitize(&description.about)),
             ("class", format!("{:?}: {}", description.class, promise(description.class))),
             (
-                "rings",
-                yes(description.rings, "yes: others look at once", "no: others look at their next beat")
-                    + &ring,
+                "notifies",
+                yes(
+                    description.notifies,
+                    "yes: other nodes read at once",
+                    "no: other nodes read at their next beat",
+                ) + &notify,
             ),
             (
                 "knows the dead",
                 yes(
-                    description.witnesses_death,
-                    "at once on this host: the kernel tells",
-                    "no: a lease has to run out",
+                    description.process_liveness_locks,
+                    "at once on this host: the kernel reports it",
+                    "no: the lease has to end",
                 ),
             ),
             ("disconnected", disconnected(description)),
@@ -140,6 +154,7 @@ impl Report {
         if let Some(place) = &self.place {
             lines.insert(2, ("file system", place.clone()));
         }
+        lines.extend(self.limits.as_ref().map(|limits| ("agent", agent::pretty(limits))));
         let mut text = String::new();
         for (name, value) in lines {
             let _ = writeln!(text, "{} {value}", Tone::Faint.paint(&format!("{name:<15}")));
@@ -151,7 +166,7 @@ impl Report {
             let _ = write!(text, "\n{} {problem}", Tone::Bad.paint("wrong:"));
         }
         if problems.is_empty() {
-            let _ = write!(text, "\n{}", Tone::Good.paint("Nothing is wrong with it."));
+            let _ = write!(text, "\n{}", Tone::Good.paint("No problems found."));
         }
         text
     }
@@ -159,17 +174,19 @@ impl Report {
 
 /// What a dropped connection can mean here.
 fn disconnected(description: &Description) -> String {
-    let settings =
-        tenure::Settings { takeover: tenure::Takeover::OnDisconnect, ..tenure::Settings::default() };
+    let settings = tenure::TimingSettings {
+        takeover: tenure::Takeover::OnDisconnect,
+        ..tenure::TimingSettings::default()
+    };
     let bound = Timing::new(&settings).ok().and_then(|timing| timing.bounds().disconnect);
     match bound {
-        Some(bound) if description.witnesses_disconnect => {
+        Some(bound) if description.connection_liveness_locks => {
             format!(
-                "the server tells: with --takeover on-disconnect replaced within {} by default",
+                "the server reports it: with --takeover on-disconnect replaced within {} by default",
                 span(bound)
             )
         }
-        _ => "nobody tells: --takeover on-disconnect would be strict here".to_owned(),
+        _ => "not reported: --takeover on-disconnect would be strict here".to_owned(),
     }
 }
 
@@ -188,39 +205,71 @@ fn quantiles(figures: &Quantiles) -> String {
     format!("p50 {}, p99 {} ({} operations)", span(figures.p50), span(figures.p99), figures.count)
 }
 
-fn counts(snapshot: &Snapshot) -> String {
+fn counts(snapshot: &ClusterSnapshot) -> String {
     let some = |n: usize, what: &str| if n == 1 { format!("1 {what}") } else { format!("{n} {what}s") };
     format!("{}, {}", some(snapshot.roles.len(), "role"), some(snapshot.nodes.len(), "node"))
 }
 
-fn unreadable(snapshot: &Snapshot) -> Option<String> {
+fn unreadable(snapshot: &ClusterSnapshot) -> Option<String> {
     let first = snapshot.unreadable.first()?;
     let rest = match snapshot.unreadable.len() - 1 {
         0 => String::new(),
         n => format!(" (and {n} more)"),
     };
-    Some(format!("{first}{rest} holds what this version cannot read: use the version that wrote it"))
+    Some(format!(
+        "cannot read {first}{rest}: use the version that wrote it, or run `tenure repair` to see what can be \
+         done"
+    ))
+}
+
+/// Roles that are about to run out of tokens, because somebody wrote one that no leader ever got to.
+fn used_up(snapshot: &ClusterSnapshot) -> Option<String> {
+    let high = |role: &&RoleReport| role.token >= Token::IMPLAUSIBLE;
+    let role = snapshot.roles.iter().chain(&snapshot.internal).find(high)?;
+    let (name, token) = (&role.role, role.token);
+    Some(format!(
+        "token {token} of {name} is near the end of its range: run `tenure repair` to see what can be done"
+    ))
+}
+
+/// A lease that nobody has any more is still waited for.
+fn long_lease(description: &Description, snapshot: &ClusterSnapshot) -> Option<String> {
+    let lease = snapshot.longest_lease.filter(|_| description.class == Class::C)?;
+    let needed =
+        snapshot.nodes.iter().filter(|node| !node.state.is_over()).filter_map(|node| node.ttl_ms).max();
+    let needed = Duration::from_millis(needed?);
+    (lease > needed).then(|| {
+        format!(
+            "each node that starts waits {} before it claims a role, although no node has a longer ttl than {}: a node had \
+             one; the nodes lower it by themselves after that time",
+            span(lease),
+            span(needed)
+        )
+    })
 }
 
 /// What was found, for programs.
 #[derive(Serialize)]
-struct Document<'a> {
+struct DoctorDocument<'a> {
     store: &'a str,
     about: String,
     file_system: Option<&'a str>,
     identity: &'a str,
     class: String,
     promise: &'static str,
-    rings: bool,
-    ring_ms: Option<f64>,
-    witnesses_death: bool,
-    witnesses_disconnect: bool,
+    notifies: bool,
+    notify_ms: Option<f64>,
+    process_liveness_locks: bool,
+    connection_liveness_locks: bool,
     write: Milliseconds,
     read: Milliseconds,
     lease_clock: clock::View,
     namespace: &'a str,
     roles: usize,
     nodes: usize,
+    longest_lease_ms: Option<f64>,
+    unreadable: &'a [String],
+    agent: Option<&'a AgentLimits>,
     remarks: Vec<String>,
     problems: &'a [String],
     healthy: bool,
@@ -243,26 +292,29 @@ fn millis(span: Duration) -> f64 {
     span.as_micros() as f64 / 1000.0
 }
 
-impl<'a> Document<'a> {
-    fn of(report: &'a Report, problems: &'a [String]) -> Self {
-        let Report { description, figures, clock, snapshot, .. } = report;
+impl<'a> DoctorDocument<'a> {
+    fn of(report: &'a DoctorReport, problems: &'a [String]) -> Self {
+        let DoctorReport { description, figures, clock, snapshot, .. } = report;
         Self {
             store: &report.store,
-            about: tame(&description.about),
+            about: sanitize(&description.about),
             file_system: report.place.as_deref(),
             identity: &description.identity,
             class: format!("{:?}", description.class),
             promise: promise(description.class),
-            rings: description.rings,
-            ring_ms: figures.ring.map(millis),
-            witnesses_death: description.witnesses_death,
-            witnesses_disconnect: description.witnesses_disconnect,
+            notifies: description.notifies,
+            notify_ms: figures.notify.map(millis),
+            process_liveness_locks: description.process_liveness_locks,
+            connection_liveness_locks: description.connection_liveness_locks,
             write: Milliseconds::of(&figures.write),
             read: Milliseconds::of(&figures.read),
             lease_clock: clock.view(),
             namespace: &report.namespace,
             roles: snapshot.roles.len(),
             nodes: snapshot.nodes.len(),
+            longest_lease_ms: snapshot.longest_lease.map(millis),
+            unreadable: &snapshot.unreadable,
+            agent: report.limits.as_ref(),
             remarks: report.remarks(),
             problems,
             healthy: problems.is_empty(),

@@ -3,7 +3,9 @@
 use std::time::{Duration, Instant};
 
 use futures_util::StreamExt;
-use tenure::store::{Epoch, Key, Outcome, Query, SharedStore, Signal, StoreError, Value, Version, Write};
+use tenure::store::{
+    Epoch, Key, LivenessLocks as _, Outcome, Query, SharedStore, Signal, StoreError, Value, Version, Write,
+};
 use tenure::{Name, SessionId};
 
 use crate::exit::Exit;
@@ -17,13 +19,13 @@ const HEARD: Duration = Duration::from_secs(2);
 const LIMIT: Duration = Duration::from_secs(10);
 
 /// What was measured.
-pub(super) struct Figures {
+pub(super) struct StoreFigures {
     pub(super) write: Quantiles,
     pub(super) read: Quantiles,
     /// How long a change took to be heard by another handle; none if it was not heard.
-    pub(super) ring: Option<Duration>,
-    /// Whether a witness could be taken hold of.
-    pub(super) attests: bool,
+    pub(super) notify: Option<Duration>,
+    /// Whether a liveness lock could be acquired.
+    pub(super) acquires_locks: bool,
 }
 
 /// How long operations took.
@@ -43,7 +45,7 @@ struct Scratch<'a> {
 }
 
 /// Measures; whatever happens, what was written is cleared away.
-pub(super) async fn probe(store: &SharedStore, url: &str) -> Result<Figures, Exit> {
+pub(super) async fn probe(store: &SharedStore, url: &str) -> Result<StoreFigures, Exit> {
     let mut scratch = Scratch::new(store);
     let figures = scratch.measure(url).await;
     scratch.clear().await?;
@@ -59,7 +61,7 @@ impl<'a> Scratch<'a> {
         Self { store, namespace, key: Key::Session(Epoch(1), session), session, version: None }
     }
 
-    async fn measure(&mut self, url: &str) -> Result<Figures, StoreError> {
+    async fn measure(&mut self, url: &str) -> Result<StoreFigures, StoreError> {
         self.write(false).await?;
         let (mut writes, mut reads) = (Vec::new(), Vec::new());
         let begun = Instant::now();
@@ -75,29 +77,33 @@ impl<'a> Scratch<'a> {
             self.store.read(&self.namespace, &query).await?;
             reads.push(started.elapsed());
         }
-        let ring = self.ring(url).await?;
-        let attests =
-            self.store.attest(&self.namespace, self.session, tenure::Takeover::OnDisconnect).await?.is_some();
-        self.store.release(&self.namespace, self.session);
-        Ok(Figures { write: quantiles(writes), read: quantiles(reads), ring, attests })
+        let notify = self.notify(url).await?;
+        let acquires_locks = self
+            .store
+            .liveness()
+            .acquire_lock(&self.namespace, self.session, tenure::Takeover::OnDisconnect)
+            .await?
+            .is_some();
+        self.store.liveness().release_lock(&self.namespace, self.session);
+        Ok(StoreFigures { write: quantiles(writes), read: quantiles(reads), notify, acquires_locks })
     }
 
     /// One compare-and-set.
-    async fn write(&mut self, ring: bool) -> Result<(), StoreError> {
+    async fn write(&mut self, notify: bool) -> Result<(), StoreError> {
         let next = Version(self.version.map_or(self.session.0, |version| version.0 + 1));
         let value = Value::of(&serde_json::json!({ "doctor": next.to_string() }), None);
         let write = Write {
             key: self.key.clone(),
             expect: self.version,
             put: Some((next, value)),
-            ring,
-            witnessed: false,
+            notify,
+            requires_lock: false,
         };
         match self.store.write(&self.namespace, &[write]).await?.pop() {
             Some(Outcome::Applied) => self.version = Some(next),
             Some(Outcome::Failed(error)) => return Err(error),
             Some(Outcome::Conflict(_)) | None => {
-                let message = "a register of doctor's own was changed by somebody else: try again";
+                let message = "another client changed a scratch register of doctor: try again";
                 return Err(StoreError::unknown("store", message));
             }
         }
@@ -105,15 +111,15 @@ impl<'a> Scratch<'a> {
     }
 
     /// How long a change takes to be heard by another handle, as another process would have one.
-    async fn ring(&mut self, url: &str) -> Result<Option<Duration>, StoreError> {
-        let other = tenure::store::visit(url)?;
+    async fn notify(&mut self, url: &str) -> Result<Option<Duration>, StoreError> {
+        let other = tenure::store::open_as_client(url)?;
         let mut signals = other.watch(&self.namespace);
         // Whoever can describe itself has begun to listen.
         other.describe().await?;
         let key = self.key.clone();
         let started = Instant::now();
         self.write(true).await?;
-        let ours = |signal: &Signal| matches!(signal, Signal::Changed(entry) if entry.key == key);
+        let ours = |signal: &Signal| matches!(signal, Signal::Changed(changed) if *changed == key);
         let heard = async {
             while let Some(signal) = signals.next().await {
                 if ours(&signal) {
@@ -131,8 +137,13 @@ impl<'a> Scratch<'a> {
         if self.version.is_none() {
             return Ok(());
         }
-        let write =
-            Write { key: self.key.clone(), expect: self.version, put: None, ring: false, witnessed: false };
+        let write = Write {
+            key: self.key.clone(),
+            expect: self.version,
+            put: None,
+            notify: false,
+            requires_lock: false,
+        };
         self.store.write(&self.namespace, &[write]).await.map(|_| ())
     }
 }
@@ -154,8 +165,8 @@ mod tests {
         let store = tenure::store::open("memory:doctor").unwrap();
         let mut scratch = Scratch::new(&store);
         let figures = scratch.measure("memory:doctor").await.unwrap();
-        assert_eq!((figures.write.count, figures.read.count, figures.attests), (ROUNDS, ROUNDS, true));
-        assert!(figures.ring.is_some());
+        assert_eq!((figures.write.count, figures.read.count, figures.acquires_locks), (ROUNDS, ROUNDS, true));
+        assert!(figures.notify.is_some());
         let query = Query { keys: vec![scratch.key.clone()], kinds: Vec::new() };
         assert_eq!(store.read(&scratch.namespace, &query).await.unwrap().len(), 1);
         scratch.clear().await.unwrap();

@@ -6,18 +6,18 @@ use ratatui::style::Style;
 use ratatui::text::{Line, Span};
 
 use super::board::{fit, row, rule};
-use crate::agent::http::alerts::AlertView;
 use crate::output::paint::Paint;
-use crate::output::tame;
+use crate::output::sanitize;
+use tenure_agent::model::AlertStatus;
 
 /// The alerts that somebody should look at.
 #[derive(Debug, Default)]
 pub(super) struct AlertList {
-    seen: Vec<AlertView>,
+    seen: Vec<AlertStatus>,
 }
 
 impl AlertList {
-    pub(super) fn see(&mut self, mut alerts: Vec<AlertView>) {
+    pub(super) fn update(&mut self, mut alerts: Vec<AlertStatus>) {
         alerts.retain(|alert| !["inactive", "pending"].contains(&alert.state.as_str()));
         self.seen = alerts;
     }
@@ -37,16 +37,16 @@ impl AlertList {
         for (index, alert) in self.seen.iter().take(usize::from(area.height) - 1).enumerate() {
             let line = Line::from(vec![
                 Span::raw("  "),
-                Span::styled(fit(&tame(&alert.alert), name), paint.strong()),
+                Span::styled(fit(&sanitize(&alert.alert), name), paint.strong()),
                 Span::styled(format!(" {:<13}{:<9}", alert.state, alert.severity), tone(alert, paint)),
-                Span::raw(tame(&alert.summary)),
+                Span::raw(sanitize(&alert.summary)),
             ]);
             frame.render_widget(line, row(area, index + 1));
         }
     }
 }
 
-fn tone(alert: &AlertView, paint: Paint) -> Style {
+fn tone(alert: &AlertStatus, paint: Paint) -> Style {
     match (alert.state.as_str(), alert.severity.as_str()) {
         ("firing", "critical") => paint.bad(),
         ("firing", _) => paint.warn(),

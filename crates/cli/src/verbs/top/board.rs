@@ -8,20 +8,23 @@ use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::Style;
 use ratatui::text::{Line, Span};
-use tenure::history::Past;
-use tenure::operator::{Change, NodeReport, NodeState, RoleReport, RoleState, Snapshot};
-use tenure::{Name, Wall};
+use tenure::history::TenureRecord;
+use tenure::operator::{ClusterChange, ClusterSnapshot, NodeReport, NodeState, RoleReport, RoleState};
+use tenure::{Name, Timestamp};
 
+use super::action::{Answer, Question};
 use super::alerts::AlertList;
 use super::tasks::TaskList;
-use super::{Focus, News, Wish};
+use super::{KeyCommand, TopEvent, TopFocus};
 use crate::output::paint::Paint;
-use crate::output::tame;
+use crate::output::sanitize;
 use crate::output::time::{self, Stamp};
 use crate::verbs::watch::sentence;
 
 /// So many changes are kept.
 const KEPT: usize = 100;
+/// How long what came of something is shown.
+const MESSAGE_SHOWN: Duration = Duration::from_secs(8);
 /// How wide the bar of a lease is.
 const BAR: usize = 8;
 /// The windows of the timeline.
@@ -30,13 +33,15 @@ const WINDOWS: [u64; 8] = [10, 60, 300, 900, 3600, 21_600, 86_400, 604_800];
 /// What is shown.
 pub(super) struct Board {
     place: String,
-    snapshot: Snapshot,
+    snapshot: ClusterSnapshot,
     taken: Instant,
+    /// What was seen last, and when: what is shown is what is still known of it.
+    seen: (ClusterSnapshot, Instant),
     /// What the store or the agent says instead, since when.
     lost: Option<(Instant, String)>,
-    changes: VecDeque<(Wall, Change)>,
+    changes: VecDeque<(Timestamp, ClusterChange)>,
     chosen: Option<Name>,
-    past: Option<(Name, Vec<Past>)>,
+    past: Option<(Name, Vec<TenureRecord>)>,
     tasks: TaskList,
     alerts: AlertList,
     /// Tasks are shown where roles were.
@@ -45,6 +50,12 @@ pub(super) struct Board {
     pub(super) whole: bool,
     search: String,
     searching: bool,
+    /// What the viewer is asked before something is done.
+    asked: Option<Question>,
+    /// What the viewer said yes to; whoever can does it.
+    pub(super) answered: Option<Question>,
+    /// What came of it, and when that was said.
+    said: Option<(Instant, String)>,
     window: usize,
     pub(super) colour: bool,
 }
@@ -53,8 +64,9 @@ impl Board {
     pub(super) fn new(place: String) -> Self {
         Self {
             place,
-            snapshot: Snapshot::default(),
+            snapshot: ClusterSnapshot::default(),
             taken: Instant::now(),
+            seen: (ClusterSnapshot::default(), Instant::now()),
             lost: None,
             changes: VecDeque::new(),
             chosen: None,
@@ -65,33 +77,46 @@ impl Board {
             whole: false,
             search: String::new(),
             searching: false,
+            asked: None,
+            answered: None,
+            said: None,
             window: 3,
             colour: false,
         }
     }
 
-    pub(super) fn see(&mut self, snapshot: Snapshot) {
+    pub(super) fn update(&mut self, snapshot: ClusterSnapshot) {
+        self.seen = (snapshot.clone(), Instant::now());
         self.snapshot = snapshot;
         self.taken = Instant::now();
         self.lost = None;
     }
 
-    pub(super) fn past(&mut self, role: &Name, tenures: Vec<Past>) {
+    /// What nobody can look at any more grows old.
+    pub(super) fn age(&mut self) {
+        if self.lost.is_some() {
+            self.snapshot = self.seen.0.aged(self.seen.1.elapsed());
+            self.taken = Instant::now();
+        }
+    }
+
+    pub(super) fn past(&mut self, role: &Name, tenures: Vec<TenureRecord>) {
         self.past = Some((role.clone(), tenures));
     }
 
-    pub(super) fn hear(&mut self, news: News) {
+    pub(super) fn apply(&mut self, news: TopEvent) {
         match news {
-            News::Seen(snapshot) => self.see(snapshot),
-            News::Changed(changes) => {
+            TopEvent::Seen(snapshot) => self.update(snapshot),
+            TopEvent::Changed(changes) => {
                 self.changes.extend(changes.into_iter().map(|change| (Stamp::now().0, change)));
                 let old = self.changes.len().saturating_sub(KEPT);
                 self.changes.drain(..old);
             }
-            News::Past(role, tenures) => self.past = Some((role, tenures)),
-            News::Tasks(tasks) => self.tasks.see(tasks),
-            News::Alerts(alerts) => self.alerts.see(alerts),
-            News::Lost(why) => {
+            TopEvent::Past(role, tenures) => self.past = Some((role, tenures)),
+            TopEvent::Tasks(tasks) => self.tasks.update(tasks),
+            TopEvent::Alerts(alerts) => self.alerts.update(alerts),
+            TopEvent::Done(text) => self.show_message(text),
+            TopEvent::Lost(why) => {
                 let since = self.lost.take().map_or_else(Instant::now, |(since, _)| since);
                 self.lost = Some((since, why));
             }
@@ -99,29 +124,55 @@ impl Board {
     }
 
     /// Does what the viewer wants; false if that is to leave.
-    pub(super) fn grant(&mut self, wish: Wish) -> bool {
-        match wish {
-            Wish::Quit => return false,
-            Wish::Back if self.searching || !self.search.is_empty() => {
+    pub(super) fn handle_key(&mut self, key: KeyCommand) -> bool {
+        if let Some(question) = &mut self.asked {
+            match question.handle_key(key) {
+                Answer::NotYet => {}
+                Answer::No => self.asked = None,
+                Answer::Yes => {
+                    self.answered = self.asked.take();
+                    self.show_message("asking…".to_owned());
+                }
+            }
+            return true;
+        }
+        match key {
+            KeyCommand::Quit => return false,
+            KeyCommand::Back if self.searching || !self.search.is_empty() => {
                 self.searching = false;
                 self.search.clear();
             }
-            Wish::Back => return false,
-            Wish::Move(rows) => self.step(rows),
-            Wish::View => self.turn(),
-            Wish::Erase => _ = self.search.pop(),
-            Wish::Enter => self.searching = false,
-            Wish::Typed(c) if self.searching => self.search.push(c),
-            Wish::Typed('q') => return false,
-            Wish::Typed('/') => self.searching = true,
-            Wish::Typed('t') => self.turn(),
-            Wish::Typed('j') => self.step(1),
-            Wish::Typed('k') => self.step(-1),
-            Wish::Typed('+' | '=') => self.window = self.window.saturating_sub(1),
-            Wish::Typed('-') => self.window = (self.window + 1).min(WINDOWS.len() - 1),
-            Wish::Typed(_) => {}
+            KeyCommand::Back => return false,
+            KeyCommand::Move(rows) => self.step(rows),
+            KeyCommand::View => self.turn(),
+            KeyCommand::Erase => _ = self.search.pop(),
+            KeyCommand::Enter => self.searching = false,
+            KeyCommand::Typed(c) if self.searching => self.search.push(c),
+            KeyCommand::Typed('q') => return false,
+            KeyCommand::Typed('/') => self.searching = true,
+            KeyCommand::Typed('t') => self.turn(),
+            KeyCommand::Typed(key @ ('S' | 'T' | 'P')) if !self.on_tasks => self.ask(key),
+            KeyCommand::Typed('j') => self.step(1),
+            KeyCommand::Typed('k') => self.step(-1),
+            KeyCommand::Typed('+' | '=') => self.window = self.window.saturating_sub(1),
+            KeyCommand::Typed('-') => self.window = (self.window + 1).min(WINDOWS.len() - 1),
+            KeyCommand::Typed(_) => {}
         }
         true
+    }
+
+    /// Asks whether something is to be done to the chosen role.
+    fn ask(&mut self, key: char) {
+        let roles = self.roles();
+        let Some(role) = roles.get(self.at(&roles)) else { return };
+        match Question::of(key, role) {
+            Ok(question) => self.asked = Some(question),
+            Err(why) => self.show_message(why),
+        }
+    }
+
+    fn show_message(&mut self, text: String) {
+        self.said = Some((Instant::now(), text));
     }
 
     /// From roles to tasks, and back.
@@ -165,8 +216,8 @@ impl Board {
     }
 
     /// What has to be read for what is shown.
-    pub(super) fn focus(&self) -> Focus {
-        if self.on_tasks { Focus::Tasks } else { Focus::Role(self.chosen()) }
+    pub(super) fn focus(&self) -> TopFocus {
+        if self.on_tasks { TopFocus::Tasks } else { TopFocus::Role(self.chosen()) }
     }
 
     /// How tall it must be for everything.
@@ -230,15 +281,15 @@ impl Board {
 
     fn draw_title(&self, frame: &mut Frame<'_>, area: Rect) {
         let paint = self.paint();
-        let place = format!("  {}  {}", tame(&self.place), time::clock(Stamp::now().0));
+        let place = format!("  {}  {}", sanitize(&self.place), time::clock(Stamp::now().0));
         let name = Span::styled("tenure top", paint.strong());
         frame.render_widget(Line::from(vec![name, Span::styled(place, paint.faint())]), row(area, 0));
         let line = match &self.lost {
             Some((since, why)) => {
                 let text = format!(
-                    "LOST for {}: {}; what you see is old",
+                    "DISCONNECTED for {}: {}; the data is stale",
                     time::span(whole(since.elapsed())),
-                    tame(why)
+                    sanitize(why)
                 );
                 Line::styled(text, paint.bad())
             }
@@ -252,7 +303,7 @@ impl Board {
         let paint = self.paint();
         let of = |state| self.snapshot.roles.iter().filter(|role| role.state == state).count();
         let mut spans = vec![Span::raw(format!("{} roles: ", self.snapshot.roles.len()))];
-        for state in [RoleState::Led, RoleState::Silent, RoleState::Vacant, RoleState::Paused] {
+        for state in RoleState::ALL {
             let count = of(state);
             if count > 0 {
                 spans.push(Span::styled(format!("{count} {state}  "), role_style(paint, state)));
@@ -281,16 +332,16 @@ impl Board {
         let paint = self.paint();
         let wide = usize::from(width);
         let name = fit(role.role.as_str(), (wide / 4).clamp(8, 40));
-        let leader = role.leader.as_ref().map_or("nobody", Name::as_str).to_owned();
+        let leader = role.leader.as_ref().map_or("no leader", Name::as_str).to_owned();
         let style = role.leader.as_ref().map_or(paint.faint(), |leader| paint.node(self.index(leader)));
         let office = role.since.map(|since| time::span(whole(since_then(since)))).unwrap_or_default();
         let next: Vec<&str> = role.candidates.iter().map(Name::as_str).collect();
         let mut spans = vec![
             Span::raw(if chosen { "▶ " } else { "  " }),
             Span::styled(name, paint.strong()),
-            Span::styled(format!(" {:<7}", role.state.to_string()), role_style(paint, role.state)),
+            Span::styled(format!(" {:<8}", role.state.to_string()), role_style(paint, role.state)),
             Span::styled(fit(&leader, (wide / 7).clamp(8, 24)), style),
-            Span::raw(format!(" {:>6} {:>9} ", role.token.to_string(), office)),
+            Span::raw(format!(" {:>6} {:>8} ", role.token.to_string(), office)),
         ];
         let node = role.leader.as_ref().and_then(|leader| self.snapshot.node(leader));
         spans.extend(self.lease(node));
@@ -305,8 +356,7 @@ impl Board {
         let Some((ttl, ago)) = known.filter(|(ttl, _)| *ttl > 0) else {
             return vec![Span::styled(format!("{:<1$}", "", BAR + 6), paint.faint())];
         };
-        let until = self.lost.as_ref().map_or_else(Instant::now, |(since, _)| *since);
-        let gone = ago + u64::try_from(until.duration_since(self.taken).as_millis()).unwrap_or(u64::MAX);
+        let gone = ago + u64::try_from(self.taken.elapsed().as_millis()).unwrap_or(u64::MAX);
         let left = ttl.saturating_sub(gone);
         let full = usize::try_from(left * BAR as u64 / ttl).unwrap_or(BAR).min(BAR);
         let style = if left * 5 < ttl { paint.bad() } else { paint.good() };
@@ -330,7 +380,7 @@ impl Board {
         let (state, style) = match node.state {
             NodeState::Live if node.drained.is_some() => ("drained".to_owned(), paint.warn()),
             NodeState::Live => ("live".to_owned(), paint.good()),
-            NodeState::Silent => ("silent".to_owned(), paint.bad()),
+            NodeState::Silent | NodeState::Unknown => (node.state.to_string(), paint.bad()),
             other => (other.to_string(), paint.faint()),
         };
         let labels: Vec<String> = node.labels.iter().map(|(key, value)| format!("{key}={value}")).collect();
@@ -340,9 +390,9 @@ impl Board {
             Span::styled(format!(" {state:<9}"), style),
         ];
         spans.extend(self.lease(Some(node)));
-        let counts = format!("  leads {:<6} stands for {:<6} ", node.roles.len(), node.candidacies.len());
+        let counts = format!("  leads {:<6} candidate {:<6} ", node.roles.len(), node.candidacies.len());
         spans.push(Span::raw(counts));
-        spans.push(Span::styled(tame(&labels.join(" ")), paint.faint()));
+        spans.push(Span::styled(sanitize(&labels.join(" ")), paint.faint()));
         Line::from(spans)
     }
 
@@ -350,7 +400,7 @@ impl Board {
         let Some(role) = self.chosen() else { return };
         let paint = self.paint();
         let window = Duration::from_secs(WINDOWS[self.window]);
-        rule(frame, area, self.paint(), &format!("who led {role}, the last {}", time::span(window)));
+        rule(frame, area, self.paint(), &format!("leaders of {role}, the last {}", time::span(window)));
         let Some((of, tenures)) = &self.past else { return };
         if *of != role {
             return;
@@ -361,11 +411,11 @@ impl Board {
             None => Span::styled("·", paint.bad()),
         };
         frame.render_widget(Line::from(cells.iter().map(span).collect::<Vec<_>>()), row(area, 1));
-        let words = |past: &Past| {
+        let words = |past: &TenureRecord| {
             let end = past.ended.map_or("goes on".to_owned(), |ended| {
                 let held = Duration::from_micros(ended.0.saturating_sub(past.began.0));
                 let why = past.reason.map_or("", |reason| reason.as_str());
-                format!("held it for {} ({why})", time::span(held))
+                format!("led for {} ({why})", time::span(held))
             });
             format!("{} {} token {}, {end}", time::clock(past.began), past.node, past.token)
         };
@@ -382,13 +432,13 @@ impl Board {
             let (subject, _, what) = sentence(change);
             let line = Line::from(vec![
                 Span::styled(format!("{} ", time::clock_millis(*at)), paint.faint()),
-                Span::styled(tame(&subject), paint.strong()),
-                Span::raw(format!("  {}", tame(&what))),
+                Span::styled(sanitize(&subject), paint.strong()),
+                Span::raw(format!("  {}", sanitize(&what))),
             ]);
             frame.render_widget(line, row(area, index + 1));
         }
         if self.changes.is_empty() {
-            frame.render_widget(Line::styled("nothing since this was started", paint.faint()), row(area, 1));
+            frame.render_widget(Line::styled("no events yet", paint.faint()), row(area, 1));
         }
     }
 
@@ -398,12 +448,18 @@ impl Board {
             return frame
                 .render_widget(Line::styled(format!("/{}█", self.search), paint.strong()), row(area, 0));
         }
+        if let Some(question) = &self.asked {
+            return frame.render_widget(Line::styled(question.text(), paint.strong()), row(area, 0));
+        }
+        if let Some((_, text)) = self.said.as_ref().filter(|(at, _)| at.elapsed() < MESSAGE_SHOWN) {
+            return frame.render_widget(Line::styled(sanitize(text), paint.strong()), row(area, 0));
+        }
         let turn = if self.on_tasks { ("t", "roles") } else { ("t", "tasks") };
-        let zoom = ("+ -", "zoom");
-        let keys = [("↑↓", "choose"), ("/", "search"), zoom, turn, ("q", "quit")];
-        let keys = keys.into_iter().filter(|key| !self.on_tasks || *key != zoom);
+        let of_roles = [("+-", "zoom"), ("S", "step down"), ("T", "transfer"), ("P", "pause")];
+        let of_roles = of_roles.into_iter().filter(|_| !self.on_tasks);
+        let keys = [("↑↓", "move"), ("/", "search")].into_iter().chain(of_roles).chain([turn, ("q", "quit")]);
         let spans = keys.flat_map(|(key, what)| {
-            [Span::styled(key, paint.strong()), Span::styled(format!(" {what}   "), paint.faint())]
+            [Span::styled(key, paint.strong()), Span::styled(format!(" {what}  "), paint.faint())]
         });
         frame.render_widget(Line::from(spans.collect::<Vec<_>>()), row(area, 0));
     }
@@ -411,7 +467,7 @@ impl Board {
 
 /// Who led in each slice of a window that ends now; none where nobody did. A tenure that was too short for a slice has
 /// it all the same, if nobody else was there at its end.
-fn lane(tenures: &[Past], now: Wall, window: Duration, cells: usize) -> Vec<Option<Name>> {
+fn lane(tenures: &[TenureRecord], now: Timestamp, window: Duration, cells: usize) -> Vec<Option<Name>> {
     let length = u64::try_from(window.as_micros()).unwrap_or(u64::MAX);
     let from = now.0.saturating_sub(length);
     let slice = (length / cells.max(1) as u64).max(1);
@@ -431,7 +487,7 @@ fn lane(tenures: &[Past], now: Wall, window: Duration, cells: usize) -> Vec<Opti
 fn role_style(paint: Paint, state: RoleState) -> Style {
     match state {
         RoleState::Led => paint.good(),
-        RoleState::Silent => paint.bad(),
+        RoleState::Silent | RoleState::Unknown => paint.bad(),
         RoleState::Vacant | RoleState::Paused => paint.warn(),
     }
 }
@@ -472,7 +528,7 @@ pub(super) fn fit(text: &str, width: usize) -> String {
     }
 }
 
-fn since_then(wall: Wall) -> Duration {
+fn since_then(wall: Timestamp) -> Duration {
     Duration::from_micros(Stamp::now().0.0.saturating_sub(wall.0))
 }
 
@@ -507,11 +563,13 @@ mod tests {
         RoleReport {
             role: name(text),
             leader: leader.map(name),
+            last_leader: None,
             token: Token(7),
             since: Some(Stamp::now().0),
             state: if leader.is_some() { RoleState::Led } else { RoleState::Vacant },
             reason: None,
             last_beat_ms_ago: Some(1000),
+            ttl_ms: Some(5000),
             address: None,
             candidates: vec![name("web-2"), name("web-3")],
             paused: None,
@@ -536,7 +594,11 @@ mod tests {
         };
         let mut board = Board::new("default of somewhere".to_owned());
         let roles = (0..roles).map(|index| role(&format!("role-{index:05}"), Some("web-1")));
-        board.see(Snapshot { roles: roles.collect(), nodes: vec![node], ..Snapshot::default() });
+        board.update(ClusterSnapshot {
+            roles: roles.collect(),
+            nodes: vec![node],
+            ..ClusterSnapshot::default()
+        });
         board
     }
 
@@ -571,14 +633,14 @@ mod tests {
             serde_json::from_value(serde_json::json!({
                 "alert": name, "state": state, "severity": "critical", "since": null, "condition": "x", "for": "30s",
                 "summary": format!("{name}: nobody leads job\u{1b}[31m"), "total": 1, "instances": [], "notify": [],
-                "told": [], "acknowledged": null, "resolved": null, "silenced": null, "silenced_until": null,
+                "deliveries": [], "acknowledged": null, "resolved": null, "silenced": null, "silenced_until": null,
                 "last": null, "shipped": true, "error": null,
             }))
             .unwrap()
         };
         let mut board = board(3);
         assert!(!drawn(&board, 80, 24).contains("alerts"), "where there are none, nothing says so");
-        board.hear(News::Alerts(vec![alert("no-leader", "firing"), alert("two-leaders", "inactive")]));
+        board.apply(TopEvent::Alerts(vec![alert("no-leader", "firing"), alert("two-leaders", "inactive")]));
         let screen = drawn(&board, 80, 24);
         for part in ["alerts  1", "no-leader", "firing", "critical", "nobody leads job", "role-00001"] {
             assert!(screen.contains(part), "{part:?} is not on the board:\n{screen}");
@@ -600,28 +662,29 @@ mod tests {
     #[test]
     fn one_walks_and_searches_through_ten_thousand_roles() {
         let mut board = board(10_000);
-        assert!(board.grant(Wish::Move(i64::MAX)));
+        assert!(board.handle_key(KeyCommand::Move(i64::MAX)));
         assert_eq!(board.chosen(), Some(name("role-09999")));
         assert!(drawn(&board, 80, 24).contains("▶ role-09999"));
         for key in "/4242".chars() {
-            assert!(board.grant(Wish::Typed(key)));
+            assert!(board.handle_key(KeyCommand::Typed(key)));
         }
         assert_eq!(board.chosen(), Some(name("role-04242")));
         assert!(drawn(&board, 80, 24).contains("1 of 10000"));
-        assert!(board.grant(Wish::Back), "first the search goes");
-        assert!(!board.grant(Wish::Back), "then the viewer");
-        assert!(!board.grant(Wish::Typed('q')));
+        assert!(board.handle_key(KeyCommand::Back), "first the search goes");
+        assert!(!board.handle_key(KeyCommand::Back), "then the viewer");
+        assert!(!board.handle_key(KeyCommand::Typed('q')));
     }
 
     #[test]
     fn tasks_are_one_key_away() {
         let mut board = board(3);
-        assert_eq!(board.focus(), Focus::Role(Some(name("role-00000"))));
-        assert!(board.grant(Wish::View));
-        assert_eq!(board.focus(), Focus::Tasks);
-        assert!(drawn(&board, 80, 24).contains("none: `tenure help task`"), "{}", drawn(&board, 80, 24));
-        board
-            .hear(News::Tasks((0..5000).map(|index| a_task(&format!("task-{index:04}"), "web-1")).collect()));
+        assert_eq!(board.focus(), TopFocus::Role(Some(name("role-00000"))));
+        assert!(board.handle_key(KeyCommand::View));
+        assert_eq!(board.focus(), TopFocus::Tasks);
+        assert!(drawn(&board, 80, 24).contains("none (see `tenure help task`)"), "{}", drawn(&board, 80, 24));
+        board.apply(TopEvent::Tasks(
+            (0..5000).map(|index| a_task(&format!("task-{index:04}"), "web-1")).collect(),
+        ));
         let screen = drawn(&board, 80, 24);
         for part in [
             "5000 tasks: 5000 waiting",
@@ -639,38 +702,63 @@ mod tests {
             assert!(screen.contains(part), "{part:?} is not on the board:\n{screen}");
         }
         for key in "/4242".chars() {
-            assert!(board.grant(Wish::Typed(key)));
+            assert!(board.handle_key(KeyCommand::Typed(key)));
         }
         assert!(drawn(&board, 80, 24).contains("tasks with \"4242\": 1 of 5000"));
-        assert!(board.grant(Wish::Back) && board.grant(Wish::Move(i64::MAX)));
+        assert!(board.handle_key(KeyCommand::Back) && board.handle_key(KeyCommand::Move(i64::MAX)));
         assert!(drawn(&board, 80, 24).contains("▶ task-4999"));
-        assert!(board.grant(Wish::Typed('t')));
+        assert!(board.handle_key(KeyCommand::Typed('t')));
         assert!(drawn(&board, 80, 24).contains("▶ role-00000"), "and back");
         for (width, height) in [(1, 1), (20, 5), (300, 100)] {
-            board.grant(Wish::View);
+            board.handle_key(KeyCommand::View);
             drawn(&board, width, height);
         }
     }
 
     #[test]
-    fn a_lost_agent_is_said_and_leases_stand_still() {
+    fn nothing_is_done_without_a_reason_and_a_yes() {
+        let mut board = board(2);
+        let typed = |board: &mut Board, text: &str| {
+            text.chars().for_each(|c| _ = board.handle_key(KeyCommand::Typed(c)))
+        };
+        typed(&mut board, "Tq");
+        let screen = drawn(&board, 120, 24);
+        assert!(screen.contains("transfer role-00000 from web-1 to web-2 (↑↓). Reason: q"), "{screen}");
+        assert!(board.handle_key(KeyCommand::Erase) && board.handle_key(KeyCommand::Enter));
+        assert_eq!(board.answered, None, "not without a reason");
+        assert!(board.handle_key(KeyCommand::Back) && drawn(&board, 80, 24).contains("S step down"), "no");
+        typed(&mut board, "Sdeploy");
+        assert!(board.handle_key(KeyCommand::Enter) && board.answered.take().is_some(), "yes");
+        board.apply(TopEvent::Done("web-2 leads role-00000 now".to_owned()));
+        assert!(drawn(&board, 80, 24).contains("web-2 leads role-00000 now"));
+    }
+
+    #[test]
+    fn a_lost_agent_is_said_and_what_it_knew_grows_old() {
         let mut board = board(1);
-        board.hear(News::Lost("the agent cannot be reached".to_owned()));
-        assert!(drawn(&board, 80, 24).contains("LOST for 0s: the agent cannot be reached"));
+        board.seen.1 = Instant::now() - std::time::Duration::from_secs(60);
+        board.age();
+        assert!(drawn(&board, 80, 24).contains(" led  "), "nothing is lost yet");
+        board.apply(TopEvent::Lost("the agent cannot be reached".to_owned()));
+        board.age();
+        let shown = drawn(&board, 80, 24);
+        assert!(shown.contains("DISCONNECTED for 0s: the agent cannot be reached"), "{shown}");
+        assert!(shown.contains(" unknown no leader") && !shown.contains(" led  "), "{shown}");
     }
 
     #[test]
     fn gaps_are_seen_in_the_lane() {
-        let past = |token, node: &str, began: u64, ended: Option<u64>| Past {
+        let past = |token, node: &str, began: u64, ended: Option<u64>| TenureRecord {
             token: Token(token),
             node: name(node),
             session: SessionId(token.into()),
-            began: Wall(began * 1_000_000),
-            ended: ended.map(|at| Wall(at * 1_000_000)),
+            began: Timestamp(began * 1_000_000),
+            ended: ended.map(|at| Timestamp(at * 1_000_000)),
+            measured: None,
             reason: ended.map(|_| Reason::Expelled),
         };
         let tenures = [past(1, "a", 92, Some(94)), past(2, "b", 97, None)];
-        let cells = lane(&tenures, Wall(100_000_000), Duration::from_secs(10), 10);
+        let cells = lane(&tenures, Timestamp(100_000_000), Duration::from_secs(10), 10);
         let text: String =
             cells.iter().map(|cell| cell.as_ref().map_or(".", |node| node.as_str()).to_owned()).collect();
         assert_eq!(text, "..aaa..bbb");

@@ -7,6 +7,7 @@
 //!   alerts, if an agent is asked ──────┘
 //! ```
 
+mod action;
 mod alerts;
 mod board;
 mod tasks;
@@ -19,40 +20,41 @@ use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use ratatui::crossterm::event::{KeyCode, KeyModifiers};
 use tenure::Name;
-use tenure::history::Past;
-use tenure::operator::{Change, Snapshot, Watch};
+use tenure::history::TenureRecord;
+use tenure::operator::{ClusterChange, ClusterSnapshot, ClusterWatch};
 use tokio::sync::{mpsc, watch};
 use tokio::time::{MissedTickBehavior, interval, sleep};
 
 use self::board::Board;
 use super::source::{Source, Watching};
-use crate::agent::client::Changes;
-use crate::agent::http::alerts::AlertView;
-use crate::agent::http::tasks::TaskView;
 use crate::args::{Common, TopArgs};
 use crate::exit::Exit;
 use crate::output::paint::colour_wanted;
 use crate::output::screen::Screen;
 use crate::output::{self, width};
+use tenure_agent::client::Changes;
+use tenure_agent::model::AlertStatus;
+use tenure_agent::model::TaskStatus;
 
 /// How often the board is drawn: leases run out meanwhile.
 const TICK: Duration = Duration::from_millis(200);
 /// How often an agent is asked, and what is chosen is read.
-const LOOK: Duration = Duration::from_secs(1);
+const POLL: Duration = Duration::from_secs(1);
 
 /// What comes from the cluster.
-enum News {
-    Seen(Snapshot),
-    Changed(Vec<Change>),
-    Past(Name, Vec<Past>),
-    Tasks(Vec<TaskView>),
-    Alerts(Vec<AlertView>),
+enum TopEvent {
+    Seen(ClusterSnapshot),
+    Changed(Vec<ClusterChange>),
+    Past(Name, Vec<TenureRecord>),
+    Tasks(Vec<TaskStatus>),
+    Alerts(Vec<AlertStatus>),
+    Done(String),
     Lost(String),
 }
 
 /// What has to be read for what is shown.
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Focus {
+enum TopFocus {
     /// The past of a role, if there is any role.
     Role(Option<Name>),
     /// The ledgers of tasks.
@@ -61,7 +63,7 @@ enum Focus {
 
 /// What the viewer wants.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Wish {
+enum KeyCommand {
     /// To leave, whatever is being done.
     Quit,
     /// To leave what is being done.
@@ -84,13 +86,12 @@ enum Wish {
 /// If the store or the agent cannot be used, or there is no terminal to draw on.
 pub async fn main(common: &Common, args: TopArgs) -> Result<Exit, Exit> {
     if common.is_json() {
-        let why =
-            "top is for people; programs read `tenure status --format json` and `tenure watch --format json`";
+        let why = "top has no JSON output; use `tenure status --format json` or `tenure watch --format json`";
         return Err(Exit::Usage(why.to_owned()));
     }
     let source = Arc::new(Source::of(common).await?);
-    let mut board = Board::new(format!("{} of {}", source.namespace(), source.place()));
-    board.see(source.snapshot().await?);
+    let mut board = Board::new(format!("{} of {}", source.namespace(), source.location()));
+    board.update(source.snapshot().await?);
     if args.once || !std::io::stdout().is_terminal() {
         return once(&source, board).await;
     }
@@ -101,17 +102,17 @@ pub async fn main(common: &Common, args: TopArgs) -> Result<Exit, Exit> {
 /// One screen, as tall as it needs to be.
 async fn once(source: &Source, mut board: Board) -> Result<Exit, Exit> {
     if let Some(role) = board.chosen() {
-        let book = source.history(Some(&role)).await?.remove(&role).unwrap_or_default();
+        let book = source.history(Some(&role)).await.unwrap_or_default().remove(&role).unwrap_or_default();
         board.past(&role, book.tenures);
     }
-    board.hear(News::Tasks(source.tasks(None).await?));
+    board.apply(TopEvent::Tasks(source.tasks(None).await.unwrap_or_default()));
     if let Source::Agent(agent) = source {
-        board.hear(News::Alerts(agent.alerts().await?.alerts));
+        board.apply(TopEvent::Alerts(agent.alerts().await?.alerts));
     }
     board.whole = true;
     let width = u16::try_from(width().unwrap_or(110)).unwrap_or(110);
     let backend = TestBackend::new(width, board.tall());
-    let no_board = |error| Exit::Failed(format!("the board cannot be drawn: {error}"));
+    let no_board = |error| Exit::Failed(format!("cannot draw the screen: {error}"));
     let mut terminal = Terminal::new(backend).map_err(|error| no_board(error.to_string()))?;
     terminal.draw(|frame| board.draw(frame)).map_err(|error| no_board(error.to_string()))?;
     let buffer = terminal.backend().buffer();
@@ -125,7 +126,7 @@ async fn once(source: &Source, mut board: Board) -> Result<Exit, Exit> {
 }
 
 async fn live(source: Arc<Source>, mut board: Board) -> Result<Exit, Exit> {
-    let no_screen = |error| Exit::Failed(format!("no board on this terminal: {error}; try --once"));
+    let no_screen = |error| Exit::Failed(format!("cannot draw on this terminal: {error}; try --once"));
     let mut screen = Screen::take(meaning).map_err(no_screen)?;
     let (tell, mut news) = mpsc::channel(16);
     let (choose, chosen) = watch::channel(board.focus());
@@ -133,31 +134,38 @@ async fn live(source: Arc<Source>, mut board: Board) -> Result<Exit, Exit> {
         tokio::spawn(look(source.clone(), tell.clone()));
     }
     tokio::spawn(follow(source.clone(), tell.clone()));
-    tokio::spawn(read(source, chosen, tell));
+    tokio::spawn(read(source.clone(), chosen, tell.clone()));
     let mut tick = interval(TICK);
     tick.set_missed_tick_behavior(MissedTickBehavior::Skip);
     loop {
         tokio::select! {
             _ = tick.tick() => {}
-            Some(news) = news.recv() => board.hear(news),
-            wish = screen.wishes.recv() => if !board.grant(wish.unwrap_or(Wish::Quit)) {
+            Some(news) = news.recv() => board.apply(news),
+            key = screen.commands.recv() => if !board.handle_key(key.unwrap_or(KeyCommand::Quit)) {
                 return Ok(Exit::Done);
             },
+        }
+        if let Some(question) = board.answered.take() {
+            let (source, tell) = (source.clone(), tell.clone());
+            tokio::spawn(async move {
+                let _ = tell.send(TopEvent::Done(question.run(&source).await)).await;
+            });
         }
         choose.send_if_modified(|focus| {
             let now = board.focus();
             std::mem::replace(focus, now.clone()) != now
         });
+        board.age();
         screen.terminal.draw(|frame| board.draw(frame)).map_err(no_screen)?;
     }
 }
 
 /// Asks an agent for everything, again and again. Ends with the board.
-async fn look(source: Arc<Source>, tell: mpsc::Sender<News>) {
+async fn look(source: Arc<Source>, tell: mpsc::Sender<TopEvent>) {
     loop {
         let told = match source.snapshot().await {
-            Ok(snapshot) => News::Seen(snapshot),
-            Err(error) => News::Lost(why(&error)),
+            Ok(snapshot) => TopEvent::Seen(snapshot),
+            Err(error) => TopEvent::Lost(why(&error)),
         };
         if tell.send(told).await.is_err() {
             return;
@@ -165,35 +173,35 @@ async fn look(source: Arc<Source>, tell: mpsc::Sender<News>) {
         if let Source::Agent(agent) = &*source
             && let Ok(view) = agent.alerts().await
         {
-            let _ = tell.send(News::Alerts(view.alerts)).await;
+            let _ = tell.send(TopEvent::Alerts(view.alerts)).await;
         }
-        sleep(LOOK).await;
+        sleep(POLL).await;
     }
 }
 
 /// Tells what changes. Ends with the board.
-async fn follow(source: Arc<Source>, tell: mpsc::Sender<News>) {
+async fn follow(source: Arc<Source>, tell: mpsc::Sender<TopEvent>) {
     while !tell.is_closed() {
         match source.watch().await {
             Ok(Watching::Store(watch)) => look_along(*watch, &tell).await,
             Ok(Watching::Agent(changes)) => listen(changes, &tell).await,
-            Err(error) => _ = tell.send(News::Lost(why(&error))).await,
+            Err(error) => _ = tell.send(TopEvent::Lost(why(&error))).await,
         }
-        sleep(LOOK).await;
+        sleep(POLL).await;
     }
 }
 
 /// A watch of the store has everything each time it looks.
-async fn look_along(mut watch: Watch, tell: &mpsc::Sender<News>) {
+async fn look_along(mut watch: ClusterWatch, tell: &mpsc::Sender<TopEvent>) {
     loop {
-        let told = match watch.look_again().await {
+        let told = match watch.poll().await {
             Ok(changes) => {
-                let _ = tell.send(News::Seen(watch.last().clone())).await;
-                tell.send(News::Changed(changes)).await
+                let _ = tell.send(TopEvent::Seen(watch.snapshot().clone())).await;
+                tell.send(TopEvent::Changed(changes)).await
             }
             Err(error) => {
-                sleep(LOOK).await;
-                tell.send(News::Lost(error.to_string())).await
+                sleep(POLL).await;
+                tell.send(TopEvent::Lost(error.to_string())).await
             }
         };
         if told.is_err() {
@@ -203,25 +211,25 @@ async fn look_along(mut watch: Watch, tell: &mpsc::Sender<News>) {
 }
 
 /// Until the stream breaks.
-async fn listen(mut changes: Changes, tell: &mpsc::Sender<News>) {
+async fn listen(mut changes: Changes, tell: &mpsc::Sender<TopEvent>) {
     while let Ok(changes) = changes.next().await {
-        if tell.send(News::Changed(changes)).await.is_err() {
+        if tell.send(TopEvent::Changed(changes)).await.is_err() {
             return;
         }
     }
 }
 
 /// Reads the past of the role that is chosen, or the tasks while they are shown. Ends with the board.
-async fn read(source: Arc<Source>, mut chosen: watch::Receiver<Focus>, tell: mpsc::Sender<News>) {
+async fn read(source: Arc<Source>, mut chosen: watch::Receiver<TopFocus>, tell: mpsc::Sender<TopEvent>) {
     loop {
         let focus = chosen.borrow_and_update().clone();
         let found = match focus {
-            Focus::Tasks => source.tasks(None).await.ok().map(News::Tasks),
-            Focus::Role(Some(role)) => source.history(Some(&role)).await.ok().map(|mut books| {
+            TopFocus::Tasks => source.tasks(None).await.ok().map(TopEvent::Tasks),
+            TopFocus::Role(Some(role)) => source.history(Some(&role)).await.ok().map(|mut books| {
                 let tenures = books.remove(&role).unwrap_or_default().tenures;
-                News::Past(role, tenures)
+                TopEvent::Past(role, tenures)
             }),
-            Focus::Role(None) => None,
+            TopFocus::Role(None) => None,
         };
         if let Some(news) = found
             && tell.send(news).await.is_err()
@@ -230,7 +238,7 @@ async fn read(source: Arc<Source>, mut chosen: watch::Receiver<Focus>, tell: mps
         }
         tokio::select! {
             changed = chosen.changed() => if changed.is_err() { return },
-            () = sleep(2 * LOOK) => {}
+            () = sleep(2 * POLL) => {}
         }
     }
 }
@@ -242,20 +250,20 @@ fn why(exit: &Exit) -> String {
     }
 }
 
-fn meaning(code: KeyCode, modifiers: KeyModifiers) -> Option<Wish> {
+fn meaning(code: KeyCode, modifiers: KeyModifiers) -> Option<KeyCommand> {
     match code {
-        KeyCode::Char('c' | 'd') if modifiers.contains(KeyModifiers::CONTROL) => Some(Wish::Quit),
-        KeyCode::Esc => Some(Wish::Back),
-        KeyCode::Tab => Some(Wish::View),
-        KeyCode::Up => Some(Wish::Move(-1)),
-        KeyCode::Down => Some(Wish::Move(1)),
-        KeyCode::PageUp => Some(Wish::Move(-10)),
-        KeyCode::PageDown => Some(Wish::Move(10)),
-        KeyCode::Home => Some(Wish::Move(i64::MIN)),
-        KeyCode::End => Some(Wish::Move(i64::MAX)),
-        KeyCode::Backspace => Some(Wish::Erase),
-        KeyCode::Enter => Some(Wish::Enter),
-        KeyCode::Char(c) => Some(Wish::Typed(c)),
+        KeyCode::Char('c' | 'd') if modifiers.contains(KeyModifiers::CONTROL) => Some(KeyCommand::Quit),
+        KeyCode::Esc => Some(KeyCommand::Back),
+        KeyCode::Tab => Some(KeyCommand::View),
+        KeyCode::Up => Some(KeyCommand::Move(-1)),
+        KeyCode::Down => Some(KeyCommand::Move(1)),
+        KeyCode::PageUp => Some(KeyCommand::Move(-10)),
+        KeyCode::PageDown => Some(KeyCommand::Move(10)),
+        KeyCode::Home => Some(KeyCommand::Move(i64::MIN)),
+        KeyCode::End => Some(KeyCommand::Move(i64::MAX)),
+        KeyCode::Backspace => Some(KeyCommand::Erase),
+        KeyCode::Enter => Some(KeyCommand::Enter),
+        KeyCode::Char(c) => Some(KeyCommand::Typed(c)),
         _ => None,
     }
 }

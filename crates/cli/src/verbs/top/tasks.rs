@@ -8,10 +8,10 @@ use ratatui::style::Style;
 use ratatui::text::{Line, Span};
 
 use super::board::{fit, list_name, row, rule, shown_of, stepped, whole};
-use crate::agent::http::tasks::{RunView, TaskView};
 use crate::output::paint::Paint;
-use crate::output::tame;
+use crate::output::sanitize;
 use crate::output::time::{self, Stamp};
+use tenure_agent::model::{TaskRun, TaskStatus};
 
 /// The colour of a node.
 type NodeStyle<'a> = &'a dyn Fn(&str) -> Style;
@@ -19,13 +19,13 @@ type NodeStyle<'a> = &'a dyn Fn(&str) -> Style;
 /// The tasks that are there, and which of them is chosen.
 #[derive(Debug, Default)]
 pub(super) struct TaskList {
-    seen: Vec<TaskView>,
+    seen: Vec<TaskStatus>,
     /// By the name of its ledger.
     chosen: Option<String>,
 }
 
 impl TaskList {
-    pub(super) fn see(&mut self, tasks: Vec<TaskView>) {
+    pub(super) fn update(&mut self, tasks: Vec<TaskStatus>) {
         self.seen = tasks;
     }
 
@@ -41,14 +41,14 @@ impl TaskList {
     }
 
     /// Those that are searched for: by name, by who runs them, or by state.
-    pub(super) fn wanted(&self, search: &str) -> Vec<&TaskView> {
+    pub(super) fn wanted(&self, search: &str) -> Vec<&TaskStatus> {
         let text = search.to_lowercase();
         let has = |name: &str| name.to_lowercase().contains(&text);
-        let fits = |task: &&TaskView| has(&task.id) || has(runs_on(task)) || task.state == text;
+        let fits = |task: &&TaskStatus| has(&task.id) || has(runs_on(task)) || task.state == text;
         self.seen.iter().filter(fits).collect()
     }
 
-    fn at(&self, wanted: &[&TaskView]) -> usize {
+    fn at(&self, wanted: &[&TaskStatus]) -> usize {
         wanted.iter().position(|task| Some(&task.id) == self.chosen.as_ref()).unwrap_or(0)
     }
 
@@ -86,18 +86,14 @@ impl TaskList {
             frame.render_widget(line, row(area, index - first + 1));
         }
         if wanted.is_empty() {
-            let text = if self.seen.is_empty() {
-                "none: `tenure help task` says where they come from"
-            } else {
-                "none"
-            };
+            let text = if self.seen.is_empty() { "none (see `tenure help task`)" } else { "none" };
             frame.render_widget(Line::styled(text, paint.faint()), row(area, 1));
         }
     }
 
     fn line(
         &self,
-        task: &TaskView,
+        task: &TaskStatus,
         chosen: bool,
         width: u16,
         paint: Paint,
@@ -113,7 +109,7 @@ impl TaskList {
         let next = task.next.as_deref().map_or_else(String::new, until);
         vec![
             Span::raw(if chosen { "▶ " } else { "  " }),
-            Span::styled(fit(&tame(&task.id), (wide / 4).clamp(8, 40)), paint.strong()),
+            Span::styled(fit(&sanitize(&task.id), (wide / 4).clamp(8, 40)), paint.strong()),
             Span::styled(format!(" {:<7} ", task.state), state_style(paint, &task.state)),
             Span::styled(fit(place, (wide / 7).clamp(8, 24)), node(place)),
             Span::styled(format!(" {how:<11}"), run_style(paint, &how)),
@@ -135,7 +131,7 @@ impl TaskList {
         let wanted = self.wanted(search);
         let Some(task) = wanted.get(self.at(&wanted)) else { return };
         let zone = if task.zone == "UTC" { String::new() } else { format!(" {}", task.zone) };
-        rule(frame, area, paint, &format!("runs of {}, {}{zone}", tame(&task.id), tame(&task.when)));
+        rule(frame, area, paint, &format!("runs of {}, {}{zone}", sanitize(&task.id), sanitize(&task.when)));
         let room = usize::from(area.height.saturating_sub(1));
         for (index, run) in task.runs.iter().rev().take(room).enumerate() {
             frame.render_widget(run_line(run, paint, node), row(area, index + 1));
@@ -147,18 +143,18 @@ impl TaskList {
 }
 
 /// Who runs it, or ran it last; before that, whose leader will.
-fn runs_on(task: &TaskView) -> &str {
+fn runs_on(task: &TaskStatus) -> &str {
     let last = task.runs.iter().rev().find(|run| run.started.is_some()).map(|run| &run.node);
     task.node.as_ref().or(last).or(task.role.as_ref()).map_or("-", String::as_str)
 }
 
-fn run_line(run: &RunView, paint: Paint, node: NodeStyle<'_>) -> Line<'static> {
+fn run_line(run: &TaskRun, paint: Paint, node: NodeStyle<'_>) -> Line<'static> {
     let tick = match &run.to {
         Some(to) => format!("{} … {} ({}) ", time::clock_of(&run.tick), time::clock_of(to), run.count),
         None => format!("{} ", time::clock_of(&run.tick)),
     };
     let took = run.took_ms.map(|ms| format!(", took {}", time::span(Duration::from_millis(ms))));
-    let why = if run.why.is_empty() { String::new() } else { format!(": {}", tame(&run.why)) };
+    let why = if run.why.is_empty() { String::new() } else { format!(": {}", sanitize(&run.why)) };
     vec![
         Span::styled(tick, paint.faint()),
         Span::styled(run.state.clone(), run_style(paint, &run.state)),
@@ -188,7 +184,7 @@ fn gap(stamp: &str) -> (Duration, Duration) {
     (span(then, now), span(now, then))
 }
 
-fn last_state(task: &TaskView) -> Option<&str> {
+fn last_state(task: &TaskStatus) -> Option<&str> {
     task.last.as_ref().map(|run| run.state.as_str())
 }
 
@@ -221,7 +217,7 @@ pub(super) mod tests {
     use super::*;
 
     /// A task that ran an hour ago, on that node.
-    pub(in super::super) fn a_task(name: &str, node: &str) -> TaskView {
+    pub(in super::super) fn a_task(name: &str, node: &str) -> TaskStatus {
         let run = json!({
             "task": name, "tick": "2030-01-31T12:00:00.000Z", "to": null, "count": 1, "state": "succeeded", "token": 7,
             "node": node, "started": "2030-01-31T12:00:00.001Z", "took_ms": 1200, "attempts": 1, "exit": 0, "why": "",

@@ -1,190 +1,209 @@
 //! Beginnings: from a free role to a tenure.
 //!
-//! `consider` decides about one role as things are now; `claim` sends; `claimed` takes the answer; `elect` comes after one
-//! more look at what operators ask.
+//! `consider` decides about one role as things are now; `claim_write` sends; `claim_answered` takes the answer; `elect` comes after one
+//! more poll of what operators ask.
 
-use super::{Desire, Resigning, Role, Stage, View};
+use super::{NextAction, Resigning, RoleView, Stage, TrackedRole};
 use crate::engine::ops::Purpose;
-use crate::engine::{BATCH, BATCHES_AWAITED, Class, Cx, Engine, Run};
-use crate::io::Cause;
+use crate::engine::rules::TokenFloor;
+use crate::engine::{BATCH, BATCHES_AWAITED, Engine, Lifecycle, StepContext};
+use crate::io::ElectionFailure;
 use crate::record::{Holder, Reason, Record, Role as RoleRecord};
-use crate::{Event, Kind, Mutant, Name, OpId, Outcome, SessionId, Time, Token, Version, Write};
+use crate::{Event, Kind, Name, OpId, Outcome, SessionId, Time, Token, Version, Write};
+use std::time::Duration;
 
 impl Engine {
-    pub(in crate::engine) fn drive_roles(&mut self, cx: &mut Cx<'_>) {
-        while let Some((at, name)) = self.due.first().cloned()
-            && at <= self.now.time
-        {
-            self.set_due(&name, None);
-            self.consider(&name, cx);
+    pub(in crate::engine) fn drive_roles(&mut self, ctx: &mut StepContext<'_>) {
+        while let Some(name) = self.roles.take_due(self.now.time) {
+            self.verify(&name);
+            self.consider(&name, ctx);
         }
-        while !self.ready.is_empty() && self.ops.awaited_about_roles() < BATCHES_AWAITED {
-            self.send_ready(cx);
+        while self.roles.any_ready() && self.ops.awaited_about_roles() < BATCHES_AWAITED {
+            self.send_ready(ctx);
         }
     }
 
-    pub(in crate::engine) fn send_ready(&mut self, cx: &mut Cx<'_>) {
+    pub(in crate::engine) fn send_ready(&mut self, ctx: &mut StepContext<'_>) {
         let (mut names, mut writes) = (Vec::new(), Vec::new());
         while writes.len() < BATCH {
-            let Some(name) = self.ready.pop_first() else { break };
-            if let Some(write) = self.role_write(&name, cx) {
+            let Some(name) = self.roles.take_ready() else { break };
+            if let Some(write) = self.compose_role_write(&name, ctx) {
                 names.push(name);
                 writes.push(write);
             }
         }
         if !writes.is_empty() {
-            self.send_writes(writes, Purpose::Roles(names), cx);
+            self.send_writes(writes, Purpose::Roles(names), ctx);
         }
     }
 
-    /// Decides about one role, as things are now: to write, to wait, or nothing.
-    pub(in crate::engine) fn consider(&mut self, name: &Name, cx: &mut Cx<'_>) {
-        self.note_free(name);
+    /// Decides about one role: to write, to wait, or nothing.
+    pub(in crate::engine) fn consider(&mut self, name: &Name, ctx: &mut StepContext<'_>) {
+        self.update_claimable(name);
         let Some(role) = self.roles.get(name) else { return };
-        match self.desire(name, role) {
-            Desire::Nothing => {
-                self.ready.remove(name);
-                self.set_due(name, None);
-            }
-            Desire::Wait(at) => {
-                self.ready.remove(name);
-                self.set_due(name, Some(at));
-            }
-            Desire::Claim | Desire::Resign => {
-                self.set_due(name, None);
-                self.ready.insert(name.clone());
-            }
-        }
-        self.tell_state(name, cx);
+        let (ready, due) = match self.next_action(name, role) {
+            NextAction::Nothing => (false, None),
+            NextAction::Wait(at) => (false, Some(at)),
+            NextAction::Claim | NextAction::Resign => (true, None),
+        };
+        self.roles.set_ready(name, ready);
+        self.roles.set_due(name, due);
+        self.report_state(name, ctx);
     }
 
     /// Something changed that concerns every role: consider each at the next opportunity.
     pub(in crate::engine) fn consider_all(&mut self) {
-        let names: Vec<Name> = self.roles.keys().cloned().collect();
+        let names: Vec<Name> = self.roles.names().cloned().collect();
         for name in names {
-            self.set_due(&name, Some(self.now.time));
+            self.roles.set_due(&name, Some(self.now.time));
         }
     }
 
-    pub(in crate::engine) fn set_due(&mut self, name: &Name, at: Option<Time>) {
-        let Some(role) = self.roles.get_mut(name) else { return };
-        if role.due == at {
-            return;
-        }
-        if let Some(former) = std::mem::replace(&mut role.due, at) {
-            self.due.remove(&(former, name.clone()));
-        }
-        if let Some(at) = at {
-            self.due.insert((at, name.clone()));
-        }
-    }
-
-    pub(in crate::engine) fn note_free(&mut self, name: &Name) {
+    pub(in crate::engine) fn update_claimable(&mut self, name: &Name) {
         let Some(role) = self.roles.get(name) else { return };
-        let free = match (self.claimable(role), role.free) {
+        let claimable_since = match (self.claimable(role), role.claimable_since) {
             (false, _) => None,
             (true, Some(since)) => Some(since),
             (true, None) => Some(self.now.time),
         };
         if let Some(role) = self.roles.get_mut(name) {
-            role.free = free;
+            role.claimable_since = claimable_since;
         }
     }
 
     /// Rule 4: no holder, or a holder whose session a committed read showed to be over; or ourselves, astray.
-    pub(in crate::engine) fn claimable(&self, role: &Role) -> bool {
-        if !matches!(role.stage, Stage::Following) || role.highest >= Token::MAX {
+    pub(in crate::engine) fn claimable(&self, role: &TrackedRole) -> bool {
+        if !matches!(role.stage, Stage::Following) || role.highest_token >= Token::MAX {
             return false;
         }
         match &role.view {
-            View::Unknown => false,
-            View::Absent => true,
-            View::Seen { record: RoleRecord { holder: None, .. }, .. } => true,
-            View::Seen { .. } => {
-                self.is_stray(role) || role.view.holder().is_some_and(|h| self.is_over(h.session))
+            RoleView::Unknown => false,
+            RoleView::Absent => true,
+            RoleView::Seen { record: RoleRecord { holder: None, .. }, .. } => true,
+            RoleView::Seen { .. } => {
+                self.is_stray(role) || role.view.holder().is_some_and(|h| self.peers.is_over(h.session))
             }
         }
     }
 
     /// Rule 5: our own live session holds a role that we do not lead.
-    pub(in crate::engine) fn is_stray(&self, role: &Role) -> bool {
-        let blind = self.mutated(Mutant::StrayIgnored) || self.mutated(Mutant::UnknownIsFailure);
+    pub(in crate::engine) fn is_stray(&self, role: &TrackedRole) -> bool {
         let own = self.session.open_id();
-        !blind && own.is_some() && role.view.holder().map(|holder| holder.session) == own
+        self.rules.clears_strays() && own.is_some() && role.view.holder().map(|holder| holder.session) == own
     }
 
-    fn desire(&self, name: &Name, role: &Role) -> Desire {
+    fn next_action(&self, name: &Name, role: &TrackedRole) -> NextAction {
         match &role.stage {
             Stage::Resigning(resigning)
                 if resigning.writing.is_none() && self.session.open_id().is_some() =>
             {
                 if self.now.time >= resigning.retry_at {
-                    Desire::Resign
+                    NextAction::Resign
                 } else {
-                    Desire::Wait(resigning.retry_at)
+                    NextAction::Wait(resigning.retry_at)
                 }
             }
-            Stage::Following if self.claimable(role) => self.desire_to_claim(name, role),
-            _ => Desire::Nothing,
+            Stage::Following if self.claimable(role) => self.next_claim_action(name, role),
+            Stage::Restamping if self.session_usable().is_some() => NextAction::Claim,
+            // Also once that has passed: only the due list starts the verification.
+            Stage::Verifying { after: None, ready_at, .. } => NextAction::Wait(*ready_at),
+            _ => NextAction::Nothing,
         }
     }
 
-    fn desire_to_claim(&self, name: &Name, role: &Role) -> Desire {
-        if self.session_usable().is_none() || role.work.is_some() {
-            return Desire::Nothing;
-        }
-        if self.barred(name, role) || !self.has_name() {
-            // What is ours by mistake is given back.
-            return if self.is_stray(role) { Desire::Resign } else { Desire::Nothing };
+    fn next_claim_action(&self, name: &Name, role: &TrackedRole) -> NextAction {
+        if !self.could_claim(name, role) {
+            // A stray role is resigned.
+            let gives_back = self.may_write(role) && self.is_stray(role);
+            return if gives_back { NextAction::Resign } else { NextAction::Nothing };
         }
         let earliest = self.earliest_claim(name, role);
-        if self.now.time >= earliest { Desire::Claim } else { Desire::Wait(earliest) }
+        if self.now.time >= earliest { NextAction::Claim } else { NextAction::Wait(earliest) }
     }
 
-    pub(in crate::engine) fn earliest_claim(&self, name: &Name, role: &Role) -> Time {
-        // Weighed anew each time: who else stands, and lives, may have become known since.
-        let (since, turn) = (role.free.unwrap_or(self.now.time), self.turn(name, role));
-        let mut earliest = since.after(turn).max(role.not_before).max(self.cluster.quarantined_until);
-        if self.config.class == Class::C && !self.mutated(Mutant::QuarantineSkipped) {
-            earliest = earliest.max(role.watched_since.after(self.longest_watch()));
+    pub(in crate::engine) fn earliest_claim(&self, name: &Name, role: &TrackedRole) -> Time {
+        // Computed anew each time: the other candidates, and whether they live, may have become known since.
+        let (since, turn) = (role.claimable_since.unwrap_or(self.now.time), self.claim_delay(name, role));
+        since.after(turn).max(role.not_before).max(self.may_claim_from(role))
+    }
+
+    /// Whether nothing but the election itself, and time, keeps us from claiming a role: we have a session and our name, no
+    /// former work goes on, and nothing bars us.
+    pub(in crate::engine) fn could_claim(&self, name: &Name, role: &TrackedRole) -> bool {
+        self.may_write(role) && self.owns_name() && !self.barred(name, role)
+    }
+
+    /// Rule 6: nothing is written about a role whose former work has not stopped.
+    fn may_write(&self, role: &TrackedRole) -> bool {
+        self.session_usable().is_some() && role.work.is_none()
+    }
+
+    /// Rule 7: not before every lease has run out that another node may rely on without our knowing.
+    pub(in crate::engine) fn may_claim_from(&self, role: &TrackedRole) -> Time {
+        let from = self.cluster.quarantined_until();
+        if self.rules.watches_before_claiming() {
+            return from.max(role.watched_since.after(self.longest_wait()));
         }
-        earliest
+        from
+    }
+
+    /// Whether every role that we campaign for may be claimed, as far as the store is concerned.
+    pub(in crate::engine) fn may_claim_all(&self) -> bool {
+        self.roles
+            .iter()
+            .all(|(_, role)| role.candidacy.is_none() || self.may_claim_from(role) <= self.now.time)
     }
 
     /// Whether something other than the election itself keeps us from leading.
-    pub(in crate::engine) fn barred(&self, name: &Name, role: &Role) -> bool {
-        let stands = role.standing.as_ref().is_some_and(|standing| standing.eligible) && !role.withdrawn;
-        !stands || self.run != Run::Running || self.drained || self.forbidden(name).is_some()
+    pub(in crate::engine) fn barred(&self, name: &Name, role: &TrackedRole) -> bool {
+        let stands = role.candidacy.as_ref().is_some_and(|candidacy| candidacy.eligible) && !role.withdrawn;
+        !stands
+            || self.lifecycle != Lifecycle::Running
+            || self.controls.is_drained()
+            || self.controls.forbid(name, &self.node)
     }
 
-    pub(in crate::engine) fn role_write(&mut self, name: &Name, cx: &mut Cx<'_>) -> Option<Write> {
+    pub(in crate::engine) fn compose_role_write(
+        &mut self,
+        name: &Name,
+        ctx: &mut StepContext<'_>,
+    ) -> Option<Write> {
         let role = self.roles.get(name)?;
-        match (self.desire(name, role), &role.stage) {
-            (Desire::Claim, _) => self.claim(name, cx),
-            (Desire::Resign, Stage::Following) => {
+        match (self.next_action(name, role), &role.stage) {
+            (NextAction::Claim, _) => self.claim_write(name, ctx),
+            (NextAction::Resign, Stage::Following) => {
                 let expect = role.view.version()?;
                 self.begin_resigning(name, expect, Reason::Resigned, None);
-                self.resign(name, cx)
+                self.resign_write(name, ctx)
             }
-            (Desire::Resign, _) => self.resign(name, cx),
+            (NextAction::Resign, _) => self.resign_write(name, ctx),
             _ => None,
         }
     }
 
-    pub(in crate::engine) fn claim(&mut self, name: &Name, cx: &mut Cx<'_>) -> Option<Write> {
+    pub(in crate::engine) fn claim_write(&mut self, name: &Name, ctx: &mut StepContext<'_>) -> Option<Write> {
         let session = self.session_usable()?;
         let role = self.roles.get(name)?;
         let record = self.claim_record(role, session);
-        let (expect, version) = (role.view.version(), cx.version());
-        let (op, key) = (self.ops.upcoming(), self.named(Kind::Role, name));
+        let (expect, version) = (role.view.version(), ctx.version());
+        let (op, key) = (self.ops.next_id(), self.named(Kind::Role, name));
         let role = self.roles.get_mut(name)?;
         role.stage = Stage::Claiming { op, session, version, record: record.clone() };
-        self.tell_state(name, cx);
-        Some(Write { key, expect, put: Some((version, Record::Role(record))), ring: true, witnessed: false })
+        self.report_state(name, ctx);
+        Some(Write {
+            key,
+            expect,
+            put: Some((version, Record::Role(record))),
+            notify: true,
+            requires_lock: false,
+        })
     }
 
-    pub(in crate::engine) fn claim_record(&self, role: &Role, session: SessionId) -> RoleRecord {
+    pub(in crate::engine) fn claim_record(&self, role: &TrackedRole, session: SessionId) -> RoleRecord {
         let former = role.view.record();
+        if let (Stage::Restamping, Some(former)) = (&role.stage, former) {
+            return RoleRecord { token: self.next_token(role), since: self.now.wall, ..former.clone() };
+        }
         let reason = match former.map(|record| &record.holder) {
             None => Reason::First,
             Some(None) => Reason::Vacant,
@@ -195,7 +214,7 @@ impl Engine {
             Some(holder) => Some(holder.node.clone()),
             None => record.previous.clone(),
         });
-        let holder = Some(Holder { session, node: self.config.node.clone() });
+        let holder = Some(Holder { session, node: self.node.clone() });
         RoleRecord {
             token: self.next_token(role),
             holder,
@@ -206,54 +225,52 @@ impl Engine {
         }
     }
 
-    /// Rule 7: `max(register, highest ever seen) + 1`; on a store that can forget, the wall clock is a floor.
-    ///
-    /// Wall clocks differ, and one that is behind those who led before is no floor at all. So the highest token goes on by
-    /// itself, a microsecond at a time, from when it was first seen: whoever claims later claims higher, although the store
-    /// has forgotten a claim in between that nobody else saw.
-    pub(in crate::engine) fn next_token(&self, role: &Role) -> Token {
-        let seen = role.view.record().map_or(Token(0), |record| record.token).max(role.highest);
-        if self.mutated(Mutant::TokenNotRaised) && seen > Token(0) {
-            return seen;
-        }
-        let forgets = self.config.class == Class::C || self.cluster.forgetful;
-        if !forgets || self.mutated(Mutant::NoTokenFloor) {
-            return seen.next();
-        }
-        let age = self.now.time.since(role.highest_since).as_micros();
-        let gone_on = role.highest.0.saturating_add(u64::try_from(age).unwrap_or(u64::MAX));
-        let floor = self.now.wall.0.max(gone_on).min(Token::MAX.0);
-        seen.next().max(Token(floor))
+    pub(in crate::engine) fn next_token(&self, role: &TrackedRole) -> Token {
+        let seen = role.view.record().map_or(Token(0), |record| record.token);
+        let seen = seen.max(role.highest_token).max(self.cluster.floor());
+        let floor = TokenFloor {
+            wall: self.now.wall.0,
+            highest: role.highest_token,
+            highest_age: self.now.time.since(role.highest_since),
+        };
+        let forgets = self.rules.store_can_forget() || self.cluster.is_forgetful();
+        self.rules.next_token(seen, forgets.then_some(floor))
     }
 
-    pub(in crate::engine) fn role_written(
+    pub(in crate::engine) fn role_write_answered(
         &mut self,
         op: OpId,
         name: &Name,
         outcome: Outcome,
-        cx: &mut Cx<'_>,
+        ctx: &mut StepContext<'_>,
     ) {
         match self.roles.get(name).map(|role| &role.stage) {
-            Some(Stage::Claiming { op: awaited, .. }) if *awaited == op => self.claimed(name, outcome, cx),
-            Some(Stage::Resigning(Resigning { writing: Some((awaited, ..)), .. })) if *awaited == op => {
-                self.resigned(name, outcome, cx);
+            Some(Stage::Claiming { op: awaited, .. }) if *awaited == op => {
+                self.claim_answered(name, outcome, ctx)
             }
-            // The session under which it was sent is gone: what came of it is worth a look.
-            _ => self.look_again(self.named(Kind::Role, name)),
+            Some(Stage::Resigning(Resigning { writing: Some((awaited, ..)), .. })) if *awaited == op => {
+                self.resign_answered(name, outcome, ctx);
+            }
+            // The session under which it was sent is gone: its result is worth reading, and a token that it shows counts.
+            _ => {
+                if let Outcome::Conflict(found) = &outcome {
+                    self.note_highest_token(name, found.as_ref());
+                }
+                self.reread_if_relevant(self.named(Kind::Role, name));
+            }
         }
-        self.consider(name, cx);
+        self.consider(name, ctx);
         self.forget_withdrawn(name);
     }
 
-    pub(in crate::engine) fn claimed(&mut self, name: &Name, outcome: Outcome, cx: &mut Cx<'_>) {
-        let outcome = match outcome {
-            Outcome::Failed(_) if self.mutated(Mutant::UnknownIsSuccess) => Outcome::Applied,
-            Outcome::Failed(_) if self.mutated(Mutant::UnknownIsFailure) => {
-                Outcome::Failed(crate::Fate::NotApplied)
-            }
-            outcome => outcome,
-        };
-        let retry = self.now.time.after(self.retry_delay());
+    pub(in crate::engine) fn claim_answered(
+        &mut self,
+        name: &Name,
+        outcome: Outcome,
+        ctx: &mut StepContext<'_>,
+    ) {
+        let outcome = self.rules.claim_outcome(outcome);
+        let retry = self.now.time.after(self.rules.retry_delay());
         let Some(role) = self.roles.get_mut(name) else { return };
         let Stage::Claiming { session, version, record, .. } =
             std::mem::replace(&mut role.stage, Stage::Following)
@@ -261,19 +278,21 @@ impl Engine {
             return;
         };
         match outcome {
-            Outcome::Applied => self.claim_applied(name, session, version, record, cx),
+            Outcome::Applied => self.claim_applied(name, session, version, record, ctx),
             Outcome::Conflict(found) => {
-                self.learn(name, View::of(found.as_ref(), false), cx);
-                cx.event(Event::ElectionFailed { role: name.clone(), cause: Cause::Outrun });
+                let view = RoleView::of(found.as_ref());
+                self.note_loss(name, &view, ctx);
+                self.apply_view(name, view, ctx);
+                ctx.event(Event::ElectionFailed { role: name.clone(), cause: ElectionFailure::Outrun });
             }
             Outcome::Failed(fate) => {
                 role.not_before = role.not_before.max(retry);
                 if fate == crate::Fate::Unknown {
                     role.maybe_stray = true;
-                    self.learn(name, View::Unknown, cx);
-                    self.look_again(self.named(Kind::Role, name));
+                    self.apply_view(name, RoleView::Unknown, ctx);
+                    self.reread_if_relevant(self.named(Kind::Role, name));
                 }
-                cx.event(Event::ElectionFailed { role: name.clone(), cause: Cause::Store });
+                ctx.event(Event::ElectionFailed { role: name.clone(), cause: ElectionFailure::Store });
             }
         }
     }
@@ -285,65 +304,112 @@ impl Engine {
         session: SessionId,
         version: Version,
         record: RoleRecord,
-        cx: &mut Cx<'_>,
+        ctx: &mut StepContext<'_>,
     ) {
         let token = record.token;
-        self.learn(name, View::Seen { version, record, hinted: false }, cx);
-        let credited = self.session_usable().is_some() && self.mutated(Mutant::AckCreditedToLaterSession);
+        let overtaken = self.may_be_overtaken(name, session, &record);
+        self.apply_view(name, RoleView::Seen { version, record }, ctx);
+        let credited = self.session_usable().is_some() && !self.rules.claim_ends_with_session();
         if self.session_usable() != Some(session) && !credited {
             return;
         }
-        let after = self.ops.upcoming();
-        if let Some(role) = self.roles.get_mut(name) {
-            role.stage = Stage::Verifying { after, token, version };
+        if overtaken {
+            return self.restamp(name, ctx);
         }
-        self.look.soon();
-        self.look.verifying(name);
-        if self.mutated(Mutant::PauseNotReread) {
-            self.elect(name, cx);
+        let ready_at = self.now.time.after(self.rules.claim_settling());
+        if let Some(role) = self.roles.get_mut(name) {
+            role.stage = Stage::Verifying { after: None, ready_at, seen: false, token, version };
+            role.claimed_in_session = true;
+        }
+        self.verify(name);
+        if !self.rules.rereads_controls() {
+            self.elect(name, ctx);
         }
     }
 
-    /// A look that began after the claim has been answered: the last word before the election.
-    pub(in crate::engine) fn look_done(&mut self, op: OpId, cx: &mut Cx<'_>) {
-        for name in self.look.take_verifying() {
+    /// On a store that can forget: whether another claim may have been made, led and lost while this one was in flight,
+    /// so that its token is too low. Not on top of a claim of our own: what was lost was lost before that one was applied.
+    fn may_be_overtaken(&self, name: &Name, session: SessionId, record: &RoleRecord) -> bool {
+        let Some(role) = self.roles.get(name) else { return false };
+        let on_top = role.view.holder().is_some_and(|holder| holder.session == session);
+        let in_flight = if on_top { 0 } else { self.now.wall.0.saturating_sub(record.since.0) };
+        self.rules.must_restamp(Duration::from_micros(in_flight), record.token, role.highest_token)
+    }
+
+    fn restamp(&mut self, name: &Name, ctx: &mut StepContext<'_>) {
+        if let Some(role) = self.roles.get_mut(name) {
+            role.stage = Stage::Restamping;
+            role.claimed_in_session = true;
+        }
+        self.consider(name, ctx);
+    }
+
+    /// Requests the last poll before the election as soon as it may begin.
+    fn verify(&mut self, name: &Name) {
+        let next_id = self.ops.next_id();
+        let Some(TrackedRole { stage: Stage::Verifying { after, ready_at, .. }, .. }) =
+            self.roles.get_mut(name)
+        else {
+            return;
+        };
+        if self.now.time < *ready_at {
+            return;
+        }
+        *after = Some(next_id);
+        if self.rules.store_can_forget() {
+            self.poll.reread(self.named(Kind::Role, name));
+        }
+        self.poll.verifying(name);
+    }
+
+    /// A poll that began after the claim has been answered: the last check before the election.
+    pub(in crate::engine) fn poll_done(&mut self, op: OpId, ctx: &mut StepContext<'_>) {
+        for name in self.poll.take_verifying() {
             match self.roles.get(&name).map(|role| &role.stage) {
-                Some(Stage::Verifying { after, .. }) if *after <= op => self.elect(&name, cx),
-                Some(Stage::Verifying { .. }) => self.look.verifying(&name),
+                Some(Stage::Verifying { .. }) if !self.cluster_ready() => self.poll.verifying_later(&name),
+                Some(Stage::Verifying { after, seen, .. })
+                    if after.is_some_and(|after| after <= op) && (*seen || !self.rules.claims_settle()) =>
+                {
+                    self.elect(&name, ctx);
+                }
+                Some(Stage::Verifying { .. }) => self.verify(&name),
                 _ => {}
             }
         }
-        self.obey_all(cx);
+        self.apply_controls(ctx);
     }
 
-    pub(in crate::engine) fn elect(&mut self, name: &Name, cx: &mut Cx<'_>) {
+    pub(in crate::engine) fn elect(&mut self, name: &Name, ctx: &mut StepContext<'_>) {
         let Some(role) = self.roles.get(name) else { return };
         let Stage::Verifying { token, version, .. } = role.stage else { return };
         if self.session_usable().is_none() {
             return;
         }
-        let barred = self.barred(name, role) && !self.mutated(Mutant::PauseNotReread);
-        // A store that has just been seen to forget may have let us claim what somebody still leads.
+        let barred = self.barred(name, role) && self.rules.rereads_controls();
+        // A store that has just been seen to forget may have let us claim a role that another node still leads.
         let (reason, cause) = match () {
-            () if self.store_forgot() => (Reason::Forgotten, Cause::Forgotten),
-            () if barred => (Reason::Paused, Cause::Paused),
-            () => return self.begin_tenure(name, token, version, cx),
+            () if self.store_forgot() => (Reason::Forgotten, ElectionFailure::Forgotten),
+            () if barred => (Reason::Paused, ElectionFailure::Paused),
+            // A read that was late showed a token which the store has lost.
+            () if token < role.highest_token && self.rules.store_can_forget() => {
+                return self.restamp(name, ctx);
+            }
+            () => return self.begin_tenure(name, token, version, ctx),
         };
         self.begin_resigning(name, version, reason, None);
-        cx.event(Event::ElectionFailed { role: name.clone(), cause });
-        self.consider(name, cx);
+        ctx.event(Event::ElectionFailed { role: name.clone(), cause });
+        self.consider(name, ctx);
     }
 
-    fn begin_tenure(&mut self, name: &Name, token: Token, version: Version, cx: &mut Cx<'_>) {
+    fn begin_tenure(&mut self, name: &Name, token: Token, version: Version, ctx: &mut StepContext<'_>) {
         let since = self.now.time;
         if let Some(role) = self.roles.get_mut(name) {
             role.stage = Stage::Leading { token, version, since };
-            role.work = Some(token);
-            role.doubts = 0;
+            role.missed_audits = 0;
         }
-        self.working.insert(name.clone());
-        cx.event(Event::Elected { role: name.clone(), token });
-        self.tell_state(name, cx);
-        self.tell_leader(name, cx);
+        self.roles.start_work(name, token);
+        ctx.event(Event::Elected { role: name.clone(), token });
+        self.report_state(name, ctx);
+        self.report_leader(name, ctx);
     }
 }

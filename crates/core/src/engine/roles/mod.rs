@@ -4,73 +4,72 @@
 //! the session named in it is still valid when the answer is processed in time. A role is given up once its work has
 //! stopped, and a tenure that was given up is never led again.
 
-mod asked;
-#[cfg(feature = "canon")]
-#[path = "../canon/roles.rs"]
-mod canon;
 mod claim;
-mod give_up;
-mod mistakes;
-mod see;
-mod tell;
+mod inputs;
+mod mutants;
+mod observe;
+mod report;
+mod resign;
+mod table;
 
-use crate::io::{Standing, State};
+use crate::io::{Candidacy, State};
 use crate::record::{Holder, Reason, Role as RoleRecord};
 use crate::{Name, OpId, SessionId, Time, Token, Version};
 
-/// One role that this node stands for or watches.
+pub(super) use table::Roles;
+
+/// One role that this node campaigns for or watches.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(in crate::engine) struct Role {
-    /// How we stand for it; none: we only watch.
-    pub(in crate::engine) standing: Option<Standing>,
+pub(in crate::engine) struct TrackedRole {
+    /// None: we only watch.
+    candidacy: Option<Candidacy>,
     /// Forget it as soon as nothing of it is left.
     withdrawn: bool,
-    pub(in crate::engine) view: View,
+    view: RoleView,
     /// Reads sent before this operation are too old to tell.
-    view_op: OpId,
-    pub(in crate::engine) stage: Stage,
+    view_from: OpId,
+    stage: Stage,
     /// The tenure whose work was started and has not stopped.
     work: Option<Token>,
     /// The highest token ever seen.
-    highest: Token,
+    highest_token: Token,
     /// Since when.
     highest_since: Time,
-    /// Its register was seen in this life of the store: if it is gone, somebody deleted it by force.
+    /// The register was seen below the highest token, and that was taken for a loss.
+    set_back: bool,
+    /// Its register was seen in this epoch: if it is gone, an operator deleted it by force.
     existed: bool,
     watched_since: Time,
-    /// Since when it may be claimed.
-    free: Option<Time>,
-    /// Standing back after a failure.
+    /// None: it may not be claimed.
+    claimable_since: Option<Time>,
+    /// Back-off after a failure: no claim before.
     not_before: Time,
     /// When it is considered again.
     due: Option<Time>,
     /// The register may be in our session's name without our knowing: a claim went unanswered, or a tenure was not found.
     maybe_stray: bool,
-    /// How often in a row a look did not show our tenure.
-    doubts: u8,
-    told_state: State,
-    told_leader: Option<(Name, Token)>,
+    /// How many polls in a row did not show our tenure.
+    missed_audits: u8,
+    /// Claimed in the session in use. A store that forgets may put it back into our name after we resigned it, and then
+    /// only we can resign it again.
+    claimed_in_session: bool,
+    reported_state: State,
+    reported_leader: Option<(Name, Token)>,
 }
 
 /// What is known of a role register.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub enum View {
+#[allow(missing_docs, reason = "fields are named after what they hold")]
+pub enum RoleView {
     /// Nothing, or nothing any more.
     Unknown,
     /// It does not exist.
     Absent,
-    /// It holds this. Known from a hint only, it may be wrong.
-    Seen {
-        /// Its version.
-        version: Version,
-        /// Its content.
-        record: RoleRecord,
-        /// Whether only a hint said so.
-        hinted: bool,
-    },
+    /// It holds this.
+    Seen { version: Version, record: RoleRecord },
 }
 
-impl View {
+impl RoleView {
     pub(in crate::engine) fn record(&self) -> Option<&RoleRecord> {
         match self {
             Self::Seen { record, .. } => Some(record),
@@ -90,15 +89,19 @@ impl View {
     }
 }
 
-/// What we do about a role.
+/// Our part in a role.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(in crate::engine) enum Stage {
+enum Stage {
     /// Nothing.
     Following,
     /// The claim is on its way.
     Claiming { op: OpId, session: SessionId, version: Version, record: RoleRecord },
-    /// The register is ours; what operators ask is read once more before anybody hears of it.
-    Verifying { after: OpId, token: Token, version: Version },
+    /// The register is ours, but on a store that can forget another tenure may have begun, and been lost, since the token was
+    /// chosen: the role is claimed once more, on top of that.
+    Restamping,
+    /// The register is ours; one more poll reads what operators ask before the election is reported.
+    /// On a store that can forget, not before `ready_at`, and only if it was seen to be ours once more.
+    Verifying { after: Option<OpId>, ready_at: Time, seen: bool, token: Token, version: Version },
     /// Ours, and worked.
     Leading { token: Token, version: Version, since: Time },
     /// The work was told to stop.
@@ -108,10 +111,10 @@ pub(in crate::engine) enum Stage {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(in crate::engine) struct Resigning {
+struct Resigning {
     expect: Version,
     writing: Option<(OpId, Version, RoleRecord)>,
-    unsure: Vec<Version>,
+    unacknowledged: Vec<Version>,
     retry_at: Time,
     reason: Reason,
     successor: Option<Name>,
@@ -119,7 +122,7 @@ pub(in crate::engine) struct Resigning {
 
 impl Stage {
     /// The token of a tenure that may be relied on.
-    pub(in crate::engine) fn tenure(&self) -> Option<Token> {
+    fn tenure(&self) -> Option<Token> {
         match self {
             Self::Leading { token, .. } | Self::Draining { token, .. } => Some(*token),
             _ => None,
@@ -133,44 +136,88 @@ pub struct RoleStatus<'a> {
     /// This node's part in it.
     pub state: State,
     /// The register, as last seen.
-    pub view: &'a View,
+    pub view: &'a RoleView,
     /// Whether the holder's session is known to be over.
     pub holder_over: bool,
 }
 
-/// What a role wants next.
-enum Desire {
+/// What to do about a role next.
+enum NextAction {
     Nothing,
     Wait(Time),
     Claim,
     Resign,
 }
 
-impl Role {
+impl TrackedRole {
+    /// How we campaign for it; none: we only watch.
+    pub(in crate::engine) fn candidacy(&self) -> Option<&Candidacy> {
+        self.candidacy.as_ref()
+    }
+
+    /// What its register holds, as last seen.
+    pub(in crate::engine) fn record(&self) -> Option<&RoleRecord> {
+        self.view.record()
+    }
+
+    /// The token of a tenure that may be relied on.
+    pub(in crate::engine) fn tenure(&self) -> Option<Token> {
+        self.stage.tenure()
+    }
+
+    /// The tenure that is led and not draining, and since when.
+    pub(in crate::engine) fn led_since(&self) -> Option<(Token, Time)> {
+        match self.stage {
+            Stage::Leading { token, since, .. } => Some((token, since)),
+            _ => None,
+        }
+    }
+
+    pub(in crate::engine) fn is_following(&self) -> bool {
+        matches!(self.stage, Stage::Following)
+    }
+
+    pub(in crate::engine) fn is_claiming(&self) -> bool {
+        matches!(self.stage, Stage::Claiming { .. })
+    }
+
     /// Whether it would not claim even if it could.
-    pub(in crate::engine) fn stands_back(&self, now: Time) -> bool {
+    pub(in crate::engine) fn is_backing_off(&self, now: Time) -> bool {
         now < self.not_before
+    }
+
+    /// Whether that is less than what was seen of the register before. Of one that cannot be read nothing is known.
+    fn went_back(&self, view: &RoleView) -> bool {
+        let less = view.progress() < self.view.progress() || view.progress().0 < self.highest_token;
+        less && !matches!(view, RoleView::Unknown)
+    }
+
+    /// Seeing the same once more is no news: a register that went back once must not alarm for ever.
+    fn is_news(&self, view: &RoleView) -> bool {
+        view.version() != self.view.version() || matches!(self.view, RoleView::Unknown)
     }
 
     fn new(now: Time) -> Self {
         Self {
-            standing: None,
+            candidacy: None,
             withdrawn: false,
-            view: View::Unknown,
-            view_op: OpId(0),
+            view: RoleView::Unknown,
+            view_from: OpId(0),
             stage: Stage::Following,
             work: None,
-            highest: Token(0),
+            highest_token: Token(0),
             highest_since: now,
+            set_back: false,
             existed: false,
             watched_since: now,
-            free: None,
+            claimable_since: None,
             not_before: now,
             due: None,
             maybe_stray: false,
-            doubts: 0,
-            told_state: State::Follower,
-            told_leader: None,
+            missed_audits: 0,
+            claimed_in_session: false,
+            reported_state: State::Follower,
+            reported_leader: None,
         }
     }
 }

@@ -2,10 +2,10 @@
 
 use tenure_core::{Event, Output};
 
-use super::{Stepped, Verdict};
+use super::{CheckResult, Stepped};
 use crate::model::world::World;
 
-pub(super) fn check(world: &mut World, step: &Stepped<'_>) -> Verdict {
+pub(super) fn check(world: &mut World, step: &Stepped<'_>) -> CheckResult {
     let granted = &mut world.nodes[step.node].granted;
     for output in step.outputs {
         match output {

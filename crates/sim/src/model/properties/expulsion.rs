@@ -1,14 +1,14 @@
-//! Rule 3: whoever expels a session has had that very version for `T(1 + ρ)`, or holds evidence; or creates
+//! Rule 3: a node that expels a session has had that very version for `T(1 + ρ)`, or holds evidence; or creates
 //! `expelled` where nothing is.
 
 use tenure_core::record::{Record, Session, SessionState};
 use tenure_core::{Entry, Input, Key, Outcome, Output, Reply, SessionId, Takeover, Write};
 
-use super::{Stepped, Verdict};
+use super::{CheckResult, Stepped};
 use crate::model::setup::Setup;
 use crate::model::world::{Node, World};
 
-pub(super) fn check(world: &mut World, step: &Stepped<'_>) -> Verdict {
+pub(super) fn check(world: &mut World, step: &Stepped<'_>) -> CheckResult {
     let node = &mut world.nodes[step.node];
     remember(node, step);
     let name = Setup::node(step.node);
@@ -43,11 +43,13 @@ fn expulsion(write: &Write) -> Option<(SessionId, &Session)> {
 fn justified(step: &Stepped<'_>, node: &Node, id: SessionId, record: &Session, write: &Write) -> bool {
     let timing = step.setup.timing(step.node);
     let first = node.received.get(&id).filter(|(version, _)| Some(*version) == write.expect);
-    let silent = |span| first.is_some_and(|(_, at)| node.clock >= at.after(timing.watch(span)));
+    let silent = |span| first.is_some_and(|(_, at)| node.clock >= at.after(timing.expulsion_wait(span)));
     let watched = silent(record.ttl);
     let told = node.evidence.get(&id).is_some_and(|at| match record.takeover {
-        Takeover::Strict => record.witness.as_ref().is_some_and(|witness| witness.covers_work),
-        Takeover::OnDisconnect => silent(record.grace) || node.clock >= at.after(timing.watch(record.grace)),
+        Takeover::Strict => record.liveness_lock.as_ref().is_some_and(|lock| lock.covers_work),
+        Takeover::OnDisconnect => {
+            silent(record.grace) || node.clock >= at.after(timing.expulsion_wait(record.grace))
+        }
     });
     watched || told
 }

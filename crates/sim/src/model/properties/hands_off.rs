@@ -1,17 +1,17 @@
-//! Rules 4 and 5: what belongs to a live session is touched by nobody else; only an expulsion reaches into a session.
+//! Rules 4 and 5: only its owner writes what belongs to a live session; only an expulsion reaches into it.
 
 use tenure_core::record::{Record, SessionState};
 use tenure_core::{Key, Kind, SessionId};
 
-use super::{Applied, Verdict};
+use super::{Applied, CheckResult};
 use crate::model::setup::Setup;
 use crate::model::world::World;
 
-pub(super) fn check(world: &World, applied: &Applied<'_>) -> Verdict {
+pub(super) fn check(world: &World, applied: &Applied<'_>) -> CheckResult {
     let writer = Setup::node(applied.writer);
     let put = applied.write.put.as_ref().map(|(_, value)| value);
     let before = applied.before.map(|(_, value)| value);
-    let fine = match (&applied.write.key, put) {
+    let fine_grained = match (&applied.write.key, put) {
         (Key::Session(..), Some(Record::Session(new))) => match before {
             Some(Record::Session(old)) if old.node == writer => old.state == SessionState::Live,
             Some(Record::Session(old)) => {
@@ -23,7 +23,7 @@ pub(super) fn check(world: &World, applied: &Applied<'_>) -> Verdict {
             Some(Record::Role(old)) => {
                 let ours = old.holder.as_ref().is_some_and(|holder| holder.node == writer);
                 let free = old.holder.as_ref().is_none_or(|holder| may_replace(world, holder.session, ours));
-                // Only a holder gives up; only whoever claims raises the token.
+                // Only a holder resigns; only a claim raises the token.
                 free && (new.holder.is_some() || ours) && new.token >= old.token
             }
             _ => new.holder.as_ref().is_some_and(|holder| holder.node == writer),
@@ -38,7 +38,7 @@ pub(super) fn check(world: &World, applied: &Applied<'_>) -> Verdict {
         (Key::Cluster, Some(_)) => true,
         _ => false,
     };
-    if fine {
+    if fine_grained {
         return Ok(());
     }
     Err(format!("{writer} replaces what is not its own to replace: {before:?} by {put:?}"))

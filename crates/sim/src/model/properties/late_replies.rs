@@ -1,12 +1,12 @@
-//! An answer that nobody waits for any more grants nothing and extends nothing.
+//! A reply to an operation that timed out grants nothing and extends nothing.
 
 use tenure_core::{Event, Input, Output};
 
-use super::{Stepped, Verdict};
+use super::{CheckResult, Stepped};
 use crate::model::setup::Setup;
 use crate::model::world::World;
 
-pub(super) fn check(world: &World, step: &Stepped<'_>) -> Verdict {
+pub(super) fn check(world: &World, step: &Stepped<'_>) -> CheckResult {
     if !matches!(step.input, Input::Replied { .. }) || step.is_answer_in_time(world.nodes[step.node].clock) {
         return Ok(());
     }

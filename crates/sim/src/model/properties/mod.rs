@@ -20,26 +20,22 @@ use tenure_core::{Engine, Input, Output, Record, Time, Version, Write};
 use super::setup::Setup;
 use super::world::World;
 
-/// What a property says.
-pub type Verdict = Result<(), String>;
+/// What a property found, if it is violated.
+pub type CheckResult = Result<(), String>;
 
 /// One step of an engine. The world is as it was before its outputs were carried out.
 #[derive(Debug)]
 pub struct Stepped<'a> {
-    /// The world's make-up.
+    /// The setup of the world.
     pub setup: &'a Setup,
-    /// Whose.
     pub node: usize,
-    /// What it was fed.
     pub input: &'a Input,
-    /// What it was before.
     pub before: &'a Arc<Engine>,
-    /// What came out.
     pub outputs: &'a [Output],
 }
 
 impl Stepped<'_> {
-    /// Whether this step brings an answer that comes in time.
+    /// Whether this step delivers a timely reply.
     fn is_answer_in_time(&self, clock: Time) -> bool {
         let Input::Replied { op, .. } = self.input else { return false };
         self.before.awaited_until(*op).is_some_and(|until| clock < until)
@@ -49,16 +45,13 @@ impl Stepped<'_> {
 /// One write that the store is about to apply: its version matches.
 #[derive(Debug)]
 pub struct Applied<'a> {
-    /// Who sent it.
     pub writer: usize,
-    /// What.
     pub write: &'a Write,
-    /// What is there.
     pub before: Option<&'a (Version, Record)>,
 }
 
 /// Checks one step, and remembers what later checks need.
-pub fn stepped(world: &mut World, step: &Stepped<'_>) -> Verdict {
+pub fn stepped(world: &mut World, step: &Stepped<'_>) -> CheckResult {
     late_replies::check(world, step)?;
     validity::check(world, step)?;
     tokens::check(world, step)?;
@@ -67,12 +60,10 @@ pub fn stepped(world: &mut World, step: &Stepped<'_>) -> Verdict {
     stop_first::check(world, step)
 }
 
-/// Checks one write.
-pub fn applied(world: &World, applied: &Applied<'_>) -> Verdict {
+pub fn applied(world: &World, applied: &Applied<'_>) -> CheckResult {
     hands_off::check(world, applied)
 }
 
-/// Checks one state.
-pub fn state(setup: &Setup, world: &World) -> Verdict {
+pub fn state(setup: &Setup, world: &World) -> CheckResult {
     one_leader::check(setup, world)
 }

@@ -1,14 +1,14 @@
-//! No role is orphaned: when the faults stop, somebody leads within a bounded time.
+//! No role is orphaned: when the faults stop, a node leads within a bounded time.
 //!
-//! From a given state every message under way is delivered, every process runs again, and from then on nothing goes
-//! wrong. What is shown is that somebody leads after at most [`patience`] ticks, whatever happened before; states met
+//! From a given state every message in flight is delivered, every process runs again, and from then on nothing goes
+//! wrong. The check shows that a node leads after at most [`patience`] ticks, whatever happened before; states met
 //! on the way need not be tried again.
 
 use std::collections::HashSet;
 
-use super::Verdict;
+use super::CheckResult;
 use crate::model::action::{Action, begin, enabled};
-use crate::model::canon;
+use crate::model::canonical;
 use crate::model::search::fingerprint;
 use crate::model::setup::Setup;
 use crate::model::world::{Node, World};
@@ -20,8 +20,8 @@ pub fn patience(setup: &Setup) -> u32 {
     4 * setup.paces.iter().map(|pace| pace.ttl).max().unwrap_or(0) + 8
 }
 
-/// Checks one state; `good` are fingerprints of states from which somebody is known to lead in time.
-pub fn check(setup: &Setup, world: &World, good: &mut HashSet<u128>) -> Verdict {
+/// Checks one state; `good` are fingerprints of states from which a node is known to lead in time.
+pub fn check(setup: &Setup, world: &World, good: &mut HashSet<u128>) -> CheckResult {
     let mut world = world.clone();
     let mut met = Vec::new();
     for _ in 0..patience(setup) {
@@ -38,7 +38,7 @@ pub fn check(setup: &Setup, world: &World, good: &mut HashSet<u128>) -> Verdict 
         world = quiet_tick(setup, world)?;
     }
     let ticks = patience(setup);
-    Err(format!("nobody leads {ticks} ticks after the last fault; the registers are {:#?}", world.registers))
+    Err(format!("no node leads {ticks} ticks after the last fault; the registers are {:#?}", world.registers))
 }
 
 fn is_led(world: &World) -> bool {
@@ -48,13 +48,13 @@ fn is_led(world: &World) -> bool {
 /// One tick in which nothing goes wrong and nothing is left lying.
 fn quiet_tick(setup: &Setup, mut world: World) -> Result<World, String> {
     while let Some(action) = next_repair(setup, &world) {
-        world = calmly(setup, &world, &action)?;
+        world = without_faults(setup, &world, &action)?;
     }
-    world = calmly(setup, &world, &Action::Tick)?;
+    world = without_faults(setup, &world, &Action::Tick)?;
     while let Some(action) = next_repair(setup, &world) {
-        world = calmly(setup, &world, &action)?;
+        world = without_faults(setup, &world, &action)?;
     }
-    canon::canonise(setup, &mut world);
+    canonical::canonicalize(setup, &mut world);
     Ok(world)
 }
 
@@ -63,7 +63,7 @@ fn next_repair(setup: &Setup, world: &World) -> Option<Action> {
         matches!(
             action,
             Action::Thaw(_)
-                | Action::Link(None)
+                | Action::Partition(None)
                 | Action::Restart(_)
                 | Action::Start(_)
                 | Action::WorkStops(_)
@@ -76,7 +76,7 @@ fn next_repair(setup: &Setup, world: &World) -> Option<Action> {
 }
 
 /// The only outcome of an action when nothing goes wrong.
-pub fn calmly(setup: &Setup, world: &World, action: &Action) -> Result<World, String> {
+pub fn without_faults(setup: &Setup, world: &World, action: &Action) -> Result<World, String> {
     let run = begin(setup, world, action, true, false).outcomes().pop().expect("one outcome");
     match run.broken {
         Some(broken) => Err(broken),
@@ -84,18 +84,18 @@ pub fn calmly(setup: &Setup, world: &World, action: &Action) -> Result<World, St
     }
 }
 
-/// A world in which somebody has led for a while.
+/// A world in which a node has led for a while.
 ///
 /// # Panics
 /// If it does not come about.
 #[must_use]
 pub fn settled(setup: &Setup) -> World {
-    // Everybody has heard of everybody.
-    let calm = &Setup { sweep: true, hints: true, ..setup.clone() };
+    // Every node knows every other.
+    let fault_free = &Setup { sweep: true, hints: true, ..setup.clone() };
     let mut world = World::new(setup);
     for _ in 0..12 {
-        world = quiet_tick(calm, world).expect("nothing goes wrong");
+        world = quiet_tick(fault_free, world).expect("nothing goes wrong");
     }
-    assert!(is_led(&world) && !world.nodes.iter().any(Node::is_due), "a calm world settles");
+    assert!(is_led(&world) && !world.nodes.iter().any(Node::is_due), "a fault_free world settles");
     world
 }

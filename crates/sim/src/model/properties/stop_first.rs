@@ -3,11 +3,11 @@
 use tenure_core::record::{Record, SessionState};
 use tenure_core::{Event, Output, Write};
 
-use super::{Stepped, Verdict};
+use super::{CheckResult, Stepped};
 use crate::model::setup::Setup;
 use crate::model::world::World;
 
-pub(super) fn check(world: &World, step: &Stepped<'_>) -> Verdict {
+pub(super) fn check(world: &World, step: &Stepped<'_>) -> CheckResult {
     let works = &world.nodes[step.node].works;
     if works.is_empty() {
         return Ok(());

@@ -1,11 +1,11 @@
-//! Every tenure has a higher token than every tenure before it, whoever had that.
+//! Every tenure has a higher token than every tenure before it, of any node.
 
 use tenure_core::{Event, Output};
 
-use super::{Stepped, Verdict};
+use super::{CheckResult, Stepped};
 use crate::model::world::World;
 
-pub(super) fn check(world: &World, step: &Stepped<'_>) -> Verdict {
+pub(super) fn check(world: &World, step: &Stepped<'_>) -> CheckResult {
     for output in step.outputs {
         if let Output::Event(Event::Elected { token, .. }) = output
             && *token <= world.top

@@ -3,11 +3,11 @@
 use tenure_core::record::{Record, SessionState};
 use tenure_core::{Engine, Input, Outcome, Output, Reply, Time, Write};
 
-use super::{Stepped, Verdict};
+use super::{CheckResult, Stepped};
 use crate::model::setup::Setup;
 use crate::model::world::World;
 
-pub(super) fn check(world: &mut World, step: &Stepped<'_>) -> Verdict {
+pub(super) fn check(world: &mut World, step: &Stepped<'_>) -> CheckResult {
     let node = &mut world.nodes[step.node];
     let until = |engine: &Engine| engine.session();
     let (before, after) = (until(step.before), node.engine.as_deref().and_then(until));
@@ -43,7 +43,7 @@ fn acknowledged(step: &Stepped<'_>, sent: &[(tenure_core::OpId, Time)]) -> Optio
     }
     let (_, sent_at) = sent.iter().find(|(sent, _)| sent == op)?;
     let timing = step.setup.timing(step.node);
-    Some(sent_at.after(timing.hold()))
+    Some(sent_at.after(timing.validity()))
 }
 
 fn is_beat(write: &Write) -> bool {

@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use mysql_async::prelude::Queryable;
 use mysql_async::{Conn, Opts};
 use tenure::store::{Key, Name};
-use tenure_testkit::servers::mysql::Mysql as Server;
+use tenure_torture::servers::mysql::Mysql as Server;
 
 use crate::rig::Rig;
 

@@ -5,7 +5,7 @@ use std::sync::{Mutex, MutexGuard};
 
 use async_trait::async_trait;
 use tenure::store::{Key, Name};
-use tenure_testkit::servers::postgres::Postgres as Server;
+use tenure_torture::servers::postgres::Postgres as Server;
 use tokio_postgres::{Client, NoTls};
 
 use crate::rig::Rig;

@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex};
 use async_trait::async_trait;
 use rustix::process::Signal;
 use tenure::store::{Key, Name};
-use tenure_testkit::servers::Server;
-use tenure_testkit::servers::redis::{DURABLE, ask, start, start_in, tell};
+use tenure_torture::servers::Server;
+use tenure_torture::servers::redis::{DURABLE, command, query, start, start_in};
 
 use crate::rig::Rig;
 
@@ -26,7 +26,7 @@ const PASSWORD: &str = "hunter2";
 impl Redis {
     fn admit(&self) {
         let password = format!(">{PASSWORD}");
-        tell(self.address, &["ACL", "SETUSER", USER, "on", &password, "~*", "&*", "+@all"]);
+        command(self.address, &["ACL", "SETUSER", USER, "on", &password, "~*", "&*", "+@all"]);
     }
 
     fn signal(&self, signal: Signal) {
@@ -34,7 +34,7 @@ impl Redis {
     }
 
     fn throw_out(&self) {
-        let _ = ask(self.address, &["CLIENT", "KILL", "USER", USER]);
+        let _ = query(self.address, &["CLIENT", "KILL", "USER", USER]);
     }
 }
 
@@ -73,12 +73,12 @@ impl Rig for Redis {
     }
 
     async fn forget(&self) {
-        tell(self.address, &["FLUSHALL"]);
+        command(self.address, &["FLUSHALL"]);
     }
 
     async fn delete(&self, namespace: &Name, key: &Key) {
         let hash = format!("tenure:{{{namespace}}}:{}:{}", key.epoch().0, key.kind().as_str());
-        assert_eq!(ask(self.address, &["HDEL", &hash, &key.name()]), ":1", "{key} was there");
+        assert_eq!(query(self.address, &["HDEL", &hash, &key.name()]), ":1", "{key} was there");
     }
 
     async fn kill_clients(&self) {
@@ -87,7 +87,7 @@ impl Rig for Redis {
 
     async fn lock_out(&self, locked: bool) {
         if locked {
-            tell(self.address, &["ACL", "SETUSER", USER, "off"]);
+            command(self.address, &["ACL", "SETUSER", USER, "off"]);
             self.throw_out();
         } else {
             self.admit();
@@ -95,13 +95,13 @@ impl Rig for Redis {
     }
 
     async fn leftovers(&self) -> u64 {
-        let clients = ask(self.address, &["CLIENT", "LIST"]);
+        let clients = query(self.address, &["CLIENT", "LIST"]);
         clients.matches(&format!("user={USER}")).count() as u64
     }
 
     /// Each operation reads the marker of its namespace once.
     async fn operations(&self) -> Option<u64> {
-        let statistics = ask(self.address, &["INFO", "commandstats"]);
+        let statistics = query(self.address, &["INFO", "commandstats"]);
         let calls = statistics.split("cmdstat_get:calls=").nth(1)?.split(',').next()?;
         calls.parse().ok()
     }

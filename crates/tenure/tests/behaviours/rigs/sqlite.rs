@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use rusqlite::{Connection, TransactionBehavior, params};
 use tempfile::TempDir;
 use tenure::store::{Key, Name};
-use tenure_testkit::servers::scratch;
+use tenure_torture::servers::scratch;
 
 use crate::rig::Rig;
 

@@ -1,9 +1,9 @@
 //! Leaders that die, nodes that come back, and stores that fall silent.
 
-use tenure::event::What;
+use tenure::event::EventKind;
 use tenure::store::Kind;
 use tenure_core::record::{Session, SessionState};
-use tenure_testkit::check::Stint;
+use tenure_torture::judge::ObservedTenure;
 
 use crate::rig::Rig;
 use crate::world::{TTL, World, until};
@@ -32,8 +32,9 @@ pub(crate) async fn a_dead_leader_is_replaced_once_although_five_followers_live<
         }
     }
     let verdict = world.judge();
-    let from_the_grave = |stint: &Stint| stint.node == dead.as_str() && stint.token > first.token.0;
-    assert!(!verdict.stints.iter().any(from_the_grave), "{:?}", verdict.stints);
+    let from_the_grave =
+        |tenure: &ObservedTenure| tenure.node == dead.as_str() && tenure.token > first.token.0;
+    assert!(!verdict.tenures.iter().any(from_the_grave), "{:?}", verdict.tenures);
 }
 
 /// A process that comes back under the name of one that died waits for its session to be over, and then leads; one that
@@ -49,7 +50,7 @@ pub(crate) async fn a_node_comes_back_under_its_name<R: Rig>() {
     let again = world.leader_after(first.token).await;
     assert_eq!(again.nth, back);
     let twin = world.join(&name, true).await;
-    let taken = |what: &What| matches!(what, What::NameTaken { .. });
+    let taken = |what: &EventKind| matches!(what, EventKind::NameTaken { .. });
     until("the twin says that its name is taken", || world.members[twin].told(taken)).await;
     world.judge();
     let nodes = world.registers(Kind::Node).await;
@@ -77,9 +78,9 @@ pub(crate) async fn nobody_leads_on_a_store_that_stays_frozen<R: Rig>() {
     let first = world.leader().await;
     world.rig.freeze();
     until("the leader gives up", || world.leading().is_empty()).await;
-    let before = world.judge().stints;
+    let before = world.judge().tenures;
     tokio::time::sleep(2 * TTL).await;
-    assert_eq!(world.judge().stints, before, "nobody led meanwhile");
+    assert_eq!(world.judge().tenures, before, "nobody led meanwhile");
     world.rig.thaw();
     world.leader_after(first.token).await;
     world.judge();

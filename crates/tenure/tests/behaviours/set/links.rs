@@ -1,7 +1,7 @@
-//! Links that deliver late, one way only, or without the bell.
+//! Links that deliver late, one way only, or without notifications.
 
 use tenure_core::record::SessionState;
-use tenure_testkit::proxy::{Flow, Way};
+use tenure_torture::proxy::{Direction, Flow};
 
 use crate::rig::Rig;
 use crate::world::{TTL, World, soon, until};
@@ -12,12 +12,12 @@ pub(crate) async fn a_late_renewal_touches_no_successor<R: Rig>() {
     let world = World::<R>::of(3).await;
     let first = world.leader().await;
     world.known_to_all(first.token).await;
-    world.set_link(first.nth, Way::Up, Flow::Hold);
-    until("a renewal waits", || world.is_waiting(first.nth, Way::Up)).await;
+    world.set_link(first.nth, Direction::Up, Flow::Hold);
+    until("a renewal waits", || world.is_waiting(first.nth, Direction::Up)).await;
     let next = world.leader_after(first.token).await;
     let (before, state) = world.session_register(first.session).await.expect("it is kept");
     assert_ne!(state, SessionState::Live);
-    world.set_link(first.nth, Way::Up, Flow::Pass);
+    world.set_link(first.nth, Direction::Up, Flow::Pass);
     world.known_to(&[first.nth], next.token).await;
     let (after, _) = world.session_register(first.session).await.expect("it is kept");
     assert_eq!(after.version, before.version, "over is final");
@@ -35,7 +35,7 @@ pub(crate) async fn a_late_claim_is_no_grant<R: Rig>() {
     let (heir, member) = (1 - first.nth, &world.members[1 - first.nth]);
     match (&member.proxy, member.tap.clone()) {
         (Some(proxy), _) => proxy.hold_answer_to(world.rig.claim()),
-        (None, tap) => member.tap.ambush(move || tap.set(Way::Down, Flow::Hold)),
+        (None, tap) => member.tap.ambush(move || tap.set(Direction::Down, Flow::Hold)),
     }
     world.members[first.nth].candidate.set_eligible(false);
     let claimed = async {
@@ -47,12 +47,12 @@ pub(crate) async fn a_late_claim_is_no_grant<R: Rig>() {
         }
     };
     let late = soon("the claim is carried out", claimed).await;
-    until("its answer waits", || world.is_waiting(heir, Way::Down)).await;
+    until("its answer waits", || world.is_waiting(heir, Direction::Down)).await;
     tokio::time::sleep(2 * TTL).await;
-    let led = |late: u64| world.judge().stints.iter().any(|stint| stint.token == late);
+    let led = |late: u64| world.judge().tenures.iter().any(|tenure| tenure.token == late);
     assert!(!led(late.0), "nobody leads on what it does not know");
     world.heal(heir);
-    member.tap.set(Way::Up, Flow::Pass);
+    member.tap.set(Direction::Up, Flow::Pass);
     world.leader_after(late).await;
     assert!(!led(late.0), "not even afterwards");
 }
@@ -60,7 +60,7 @@ pub(crate) async fn a_late_claim_is_no_grant<R: Rig>() {
 /// A leader that is heard but hears nothing is as good as silent, and so is one that hears and is not heard.
 pub(crate) async fn silence_one_way_is_silence<R: Rig>() {
     let world = World::<R>::of(3).await;
-    for way in [Way::Down, Way::Up] {
+    for way in [Direction::Down, Direction::Up] {
         let first = world.leader().await;
         world.known_to_all(first.token).await;
         world.set_link(first.nth, way, Flow::Lose);
@@ -73,7 +73,7 @@ pub(crate) async fn silence_one_way_is_silence<R: Rig>() {
 }
 
 /// Every notification is lost: what was given up is found at the next beats, long before any lease is over.
-pub(crate) async fn without_the_bell_a_role_is_handed_over_all_the_same<R: Rig>() {
+pub(crate) async fn without_notifications_a_role_is_handed_over_all_the_same<R: Rig>() {
     let world = World::<R>::of(2).await;
     world.members.iter().for_each(|member| member.tap.set_deaf(true));
     for _ in 0..3 {

@@ -1,6 +1,6 @@
 //! Rows that people delete by hand. The owner of what is gone cannot know, and counts on its lease.
 
-use tenure::event::What;
+use tenure::event::EventKind;
 use tenure::store::Kind;
 
 use crate::rig::Rig;
@@ -39,7 +39,7 @@ pub(crate) async fn a_role_deleted_by_force<R: Rig>() {
         world.known_to_all(next.token).await;
     }
     world.judge();
-    let alarmed = |what: &What| matches!(what, What::Quarantined { .. });
+    let alarmed = |what: &EventKind| matches!(what, EventKind::Quarantined { .. });
     assert!(world.members.iter().any(|member| member.told(alarmed)), "people are told");
 }
 
@@ -70,7 +70,7 @@ pub(crate) async fn everything_deleted_at_once<R: Rig>() {
     world.known_to_all(first.token).await;
     world.rig.forget().await;
     world.leader_after(first.token).await;
-    let alarmed = |what: &What| matches!(what, What::Quarantined { .. });
+    let alarmed = |what: &EventKind| matches!(what, EventKind::Quarantined { .. });
     assert!(world.members.iter().any(|member| member.told(alarmed)), "people are told");
     world.judge();
 }

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tenure::Token;
-use tenure::event::What;
-use tenure_testkit::proxy::{Flow, Proxy, Way};
+use tenure::event::EventKind;
+use tenure_torture::proxy::{Direction, Flow, Proxy};
 
 use crate::rig::Rig;
 use crate::world::{TTL, World, soon, until};
@@ -47,7 +47,7 @@ pub(crate) async fn replies_cut_in_the_middle<R: Rig>() {
     let world = World::<R>::of(2).await;
     for bytes in [0, 1, 9, 70, 300, 1000] {
         let before: Vec<u64> = proxies(&world).map(Proxy::accepted).collect();
-        proxies(&world).for_each(|proxy| proxy.cut_after(Way::Down, bytes));
+        proxies(&world).for_each(|proxy| proxy.cut_after(Direction::Down, bytes));
         let came_back = || proxies(&world).zip(&before).all(|(proxy, before)| proxy.accepted() > *before);
         until("the links are cut, and opened again", came_back).await;
         world.leader().await;
@@ -60,7 +60,7 @@ pub(crate) async fn a_slow_and_narrow_link<R: Rig>() {
     let world = World::<R>::of(2).await;
     let first = world.leader().await;
     for proxy in proxies(&world) {
-        for way in [Way::Up, Way::Down] {
+        for way in [Direction::Up, Direction::Down] {
             proxy.delay(way, Duration::from_millis(3), Duration::from_millis(6));
             proxy.throttle(way, 500_000);
         }
@@ -80,12 +80,12 @@ pub(crate) async fn credentials_that_are_refused_later<R: Rig>() {
     let first = world.leader().await;
     world.rig.lock_out(true).await;
     until("the leader gives up", || world.leading().is_empty()).await;
-    let before = world.judge().stints;
+    let before = world.judge().tenures;
     tokio::time::sleep(TTL).await;
-    assert_eq!(world.judge().stints, before, "nobody led meanwhile");
+    assert_eq!(world.judge().tenures, before, "nobody led meanwhile");
     world.rig.lock_out(false).await;
     world.leader_after(first.token).await;
-    let secret = |what: &tenure::event::What| format!("{what:?}").contains("hunter2");
+    let secret = |what: &tenure::event::EventKind| format!("{what:?}").contains("hunter2");
     assert!(!world.members.iter().any(|member| member.told(secret)));
     world.judge();
 }
@@ -109,7 +109,9 @@ pub(crate) async fn a_link_that_is_refused_and_reset<R: Rig>() {
 /// hangs: whatever the leader asked comes to an end, and so does a leader that is told to stop there.
 pub(crate) async fn nothing_hangs_on_a_link_that_swallows_everything<R: Rig>() {
     let rig = Arc::new(R::start().await);
-    for (nth, ways) in [&[Way::Up][..], &[Way::Down], &[Way::Up, Way::Down]].into_iter().enumerate() {
+    for (nth, ways) in
+        [&[Direction::Up][..], &[Direction::Down], &[Direction::Up, Direction::Down]].into_iter().enumerate()
+    {
         let world = World::on(rig.clone(), &format!("hole-{nth}"), 2).await;
         let first = world.leader().await;
         world.known_to_all(first.token).await;
@@ -117,7 +119,7 @@ pub(crate) async fn nothing_hangs_on_a_link_that_swallows_everything<R: Rig>() {
         let cut = &world.members[first.nth];
         let next = world.leader_after(first.token).await;
         assert_ne!(next.nth, first.nth);
-        let lost = |what: &What| matches!(what, What::Lost { token, .. } if *token == first.token);
+        let lost = |what: &EventKind| matches!(what, EventKind::Lost { token, .. } if *token == first.token);
         until("it knows that it does not lead", || cut.told(lost)).await;
         let (begun, _) = cut.tap.under_way();
         until("all that it asked has ended", || cut.tap.under_way().1 >= begun).await;

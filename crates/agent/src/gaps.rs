@@ -1,0 +1,123 @@
+//! How long roles had no leader, by ends and beginnings that somebody measured.
+//!
+//! As long as this agent looks, it measures itself: a leader that gave up was gone when nobody was seen to lead, one that
+//! died was gone at its last beat. What happened while it could not look, because the store was gone, it takes from the
+//! history that the leaders write.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use tenure::history::{EndSource, RoleHistory};
+use tenure::operator::{ClusterSnapshot, RoleReport, RoleState};
+use tenure::{Name, Token};
+
+/// How many histories are read at once.
+const HISTORIES_PER_READ: usize = 128;
+/// A leader that lives writes down its end as soon as the store is back; one that does not within this time is gone.
+const REPORT_LIMIT: Duration = Duration::from_secs(5);
+
+/// See the [module](self).
+#[derive(Debug, Default)]
+pub(super) struct Gaps {
+    roles: BTreeMap<Name, Gap>,
+    looked: Option<Instant>,
+    unreconciled: BTreeMap<Name, (Token, Instant)>,
+}
+
+#[derive(Debug, Default)]
+struct Gap {
+    /// Of the last leader that was seen: its token, its lease and its last beat.
+    token: Token,
+    lease: Duration,
+    beat: Option<Instant>,
+    /// Since when nobody was seen to lead.
+    vacant: Option<Instant>,
+    /// What of this gap is in the total already.
+    counted: Duration,
+    /// The store was gone for longer than a lease meanwhile: only the history knows.
+    unseen: bool,
+    total: Duration,
+}
+
+impl Gaps {
+    /// Somebody leads again: for how long nobody had. `failed` says that the last leader did not give up. None if this
+    /// agent did not look all the time.
+    pub(super) fn end(&mut self, role: &Name, failed: bool) -> Option<Duration> {
+        let now = Instant::now();
+        let absent = self.looked.map(|looked| now - looked).unwrap_or_default();
+        let gap = self.roles.entry(role.clone()).or_default();
+        if gap.beat.is_some() && (gap.unseen || absent > gap.lease) {
+            self.unreconciled.insert(role.clone(), (gap.token, now));
+            return None;
+        }
+        let began = if failed { gap.beat.or(gap.vacant) } else { gap.vacant };
+        let length = began.map(|began| now - began).unwrap_or_default();
+        gap.total += length.saturating_sub(gap.counted);
+        gap.counted = gap.counted.max(length);
+        Some(length)
+    }
+
+    /// Takes a look in, after what changed since the last one.
+    pub(super) fn observe(&mut self, snapshot: &ClusterSnapshot) {
+        let now = Instant::now();
+        let absent = self.looked.replace(now).map(|looked| now - looked).unwrap_or_default();
+        for report in &snapshot.roles {
+            let gap = self.roles.entry(report.role.clone()).or_default();
+            match report.state {
+                RoleState::Led => gap.led(report, now, self.unreconciled.contains_key(&report.role)),
+                _ => gap.not_led(absent, now),
+            }
+        }
+    }
+
+    /// For how long nobody has led this role, all in all.
+    pub(super) fn total(&self, role: &Name) -> Duration {
+        self.roles.get(role).map(|gap| gap.total).unwrap_or_default()
+    }
+
+    /// Roles whose leader changed while this agent could not look; some of them.
+    pub(super) fn unreconciled(&self) -> Vec<Name> {
+        self.unreconciled.keys().take(HISTORIES_PER_READ).cloned().collect()
+    }
+
+    /// Takes the gaps from the histories; returns the leaderless time of each role.
+    pub(super) fn reconcile(&mut self, histories: &BTreeMap<Name, RoleHistory>) -> Vec<Duration> {
+        let mut reconciled = Vec::new();
+        for (role, history) in histories {
+            let Some((token, since)) = self.unreconciled.get(role).copied() else { continue };
+            let last = history.tenures.iter().find(|past| past.token == token);
+            let told = last.is_some_and(|past| past.measured == Some(EndSource::Leader));
+            if !told && since.elapsed() < REPORT_LIMIT {
+                continue;
+            }
+            self.unreconciled.remove(role);
+            let (gap, length) =
+                (self.roles.entry(role.clone()).or_default(), history.leaderless_since(token));
+            gap.total += length.saturating_sub(std::mem::take(&mut gap.counted));
+            reconciled.push(length);
+        }
+        reconciled
+    }
+}
+
+impl Gap {
+    fn led(&mut self, report: &RoleReport, now: Instant, unreconciled: bool) {
+        let millis = |ms: Option<u64>| Duration::from_millis(ms.unwrap_or_default());
+        (self.token, self.lease) = (report.token, millis(report.ttl_ms));
+        self.beat = now.checked_sub(millis(report.last_beat_ms_ago));
+        (self.vacant, self.unseen) = (None, false);
+        if !unreconciled {
+            self.counted = Duration::ZERO;
+        }
+    }
+
+    fn not_led(&mut self, absent: Duration, now: Instant) {
+        if self.beat.is_some() && absent > self.lease {
+            self.unseen = true;
+        } else {
+            self.total += absent;
+            self.counted += absent;
+        }
+        self.vacant.get_or_insert(now);
+    }
+}

@@ -1,0 +1,216 @@
+//! Limits of one client, and of all clients together.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Resource, getrlimit, setrlimit};
+
+use crate::config::HttpConfig;
+
+/// So many clients are remembered; with more than that, those that have been quiet are forgotten.
+const CLIENTS: usize = 4096;
+
+/// Requests within a while, for each client.
+#[derive(Debug)]
+pub struct RateLimit {
+    most: f64,
+    window: Duration,
+    buckets: Mutex<HashMap<String, Bucket>>,
+}
+
+#[derive(Debug)]
+struct Bucket {
+    left: f64,
+    at: Instant,
+}
+
+impl RateLimit {
+    /// So many within that time, and as many at once.
+    #[must_use]
+    pub fn new(most: u32, window: Duration) -> Self {
+        Self { most: f64::from(most), window, buckets: Mutex::default() }
+    }
+
+    /// Whether this client may send one more request.
+    #[must_use]
+    pub fn admits(&self, client: &str) -> bool {
+        let now = Instant::now();
+        let mut buckets = self.buckets.lock().unwrap_or_else(PoisonError::into_inner);
+        if buckets.len() >= CLIENTS && !buckets.contains_key(client) {
+            buckets.retain(|_, bucket| now.duration_since(bucket.at) < 2 * self.window);
+        }
+        if !buckets.contains_key(client) {
+            buckets.insert(client.to_owned(), Bucket { left: self.most, at: now });
+        }
+        let Some(bucket) = buckets.get_mut(client) else { return false };
+        let refill = now.duration_since(bucket.at).div_duration_f64(self.window) * self.most;
+        bucket.left = (bucket.left + refill).min(self.most);
+        bucket.at = now;
+        if bucket.left < 1.0 {
+            return false;
+        }
+        bucket.left -= 1.0;
+        true
+    }
+}
+
+/// Who goes first when slots are scarce.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Priority {
+    /// Whoever comes over TCP.
+    Network,
+    /// Whoever can open the Unix socket, or shows the token of an operator.
+    Known,
+    /// Whoever may act through the Unix socket.
+    Operator,
+}
+
+/// What is open at once, connections or streams: for each client and in all. One client cannot take everything, and the
+/// last eighths are kept for those of a higher priority.
+#[derive(Debug)]
+pub struct SlotPool {
+    per_client: usize,
+    in_all: usize,
+    open: Mutex<OpenSlots>,
+}
+
+#[derive(Debug, Default)]
+struct OpenSlots {
+    in_all: usize,
+    by_client: HashMap<String, usize>,
+}
+
+/// A slot of a pool, returned when dropped.
+#[derive(Debug)]
+pub struct Slot {
+    pool: Arc<SlotPool>,
+    client: String,
+}
+
+impl SlotPool {
+    /// At most so many.
+    #[must_use]
+    pub fn new(per_client: usize, in_all: usize) -> Arc<Self> {
+        Arc::new(Self { per_client, in_all, open: Mutex::default() })
+    }
+
+    /// Takes a slot, if one is free.
+    #[must_use]
+    pub fn enter(self: &Arc<Self>, client: &str, priority: Priority) -> Option<Slot> {
+        let kept = self.in_all / 8 * (Priority::Operator as usize - priority as usize);
+        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        let mine = open.by_client.get(client).copied().unwrap_or_default();
+        if mine >= self.per_client || open.in_all >= self.in_all - kept {
+            return None;
+        }
+        open.in_all += 1;
+        open.by_client.insert(client.to_owned(), mine + 1);
+        Some(Slot { pool: self.clone(), client: client.to_owned() })
+    }
+}
+
+impl Drop for Slot {
+    fn drop(&mut self) {
+        let mut open = self.pool.open.lock().unwrap_or_else(PoisonError::into_inner);
+        open.in_all -= 1;
+        if let Some(count) = open.by_client.get_mut(&self.client) {
+            *count -= 1;
+            if *count == 0 {
+                open.by_client.remove(&self.client);
+            }
+        }
+    }
+}
+
+/// Connections accepted beyond the limit: they may only send probes, and the oldest is closed when another one comes.
+pub const SPARE: usize = 64;
+/// So many open files are kept for the store, for commands and for whatever else is not a connection.
+const KEPT: u64 = 256;
+
+/// Effective limits: those of the configuration, or lower if the system allows too few open files.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// Open files that the system allows this process.
+    pub open_files: u64,
+    /// Open connections in all.
+    pub connections: usize,
+    /// Open connections of one client.
+    pub connections_per_client: usize,
+}
+
+impl Limits {
+    /// What the configuration asks for, or less if the system allows too few open files.
+    #[must_use]
+    pub fn of(http: &HttpConfig, open_files: u64) -> Self {
+        // A connection has two: one to answer on, one to know whether the other end reads.
+        let left = open_files.saturating_sub(KEPT.min(open_files / 2)) / 2;
+        let most = usize::try_from(left).unwrap_or(usize::MAX).saturating_sub(SPARE).max(1);
+        let connections = http.connections.min(most);
+        let per_client = if connections < http.connections { connections.div_ceil(2) } else { connections };
+        let connections_per_client = http.connections_per_client.min(per_client);
+        Self { open_files, connections, connections_per_client }
+    }
+}
+
+/// How many files this process may open.
+#[must_use]
+pub fn open_files() -> u64 {
+    getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)
+}
+
+/// Thousands of streams need as many files; what the system allows is used.
+pub fn raise_open_files() {
+    let mut limit = getrlimit(Resource::Nofile);
+    limit.current = limit.maximum;
+    let _ = setrlimit(Resource::Nofile, limit);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_are_counted_and_given_back() {
+        let pool = SlotPool::new(2, 3);
+        let enter = |client: &str| pool.enter(client, Priority::Network);
+        let (a, b) = (enter("a").unwrap(), enter("a").unwrap());
+        assert!(enter("a").is_none(), "two for each");
+        let c = enter("b").unwrap();
+        assert!(enter("c").is_none(), "three in all");
+        drop((a, c));
+        assert!(enter("a").is_some());
+        drop(b);
+        let open = pool.open.lock().unwrap();
+        assert!(open.by_client.is_empty() && open.in_all == 0);
+    }
+
+    #[test]
+    fn the_last_places_are_kept_for_those_who_matter_more() {
+        let pool = SlotPool::new(64, 64);
+        let fill =
+            |client: &str, priority| std::iter::from_fn(|| pool.enter(client, priority)).collect::<Vec<_>>();
+        let strangers = fill("a", Priority::Network);
+        let known = fill("b", Priority::Known);
+        let operators = fill("c", Priority::Operator);
+        assert_eq!((strangers.len(), known.len(), operators.len()), (48, 8, 8));
+    }
+
+    #[test]
+    fn connections_fit_into_the_open_files() {
+        let http = crate::config::Config::of(Default::default()).unwrap().http;
+        let plenty = Limits::of(&http, 1 << 20);
+        assert_eq!((plenty.connections, plenty.connections_per_client), (8192, 2560));
+        let few = Limits::of(&http, 1024);
+        assert_eq!((few.connections, few.connections_per_client), (320, 160));
+        assert_eq!(Limits::of(&http, 64).connections, 1);
+    }
+
+    #[test]
+    fn a_client_that_asks_too_often_is_refused_and_others_are_not() {
+        let rate = RateLimit::new(3, Duration::from_secs(3600));
+        let admitted = (0..20).filter(|_| rate.admits("a")).count();
+        assert_eq!(admitted, 3);
+        assert!(rate.admits("b"));
+    }
+}

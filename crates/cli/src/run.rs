@@ -1,0 +1,339 @@
+//! `tenure run`: a command that runs only while this node leads a role.
+//!
+//! ```text
+//!   campaign ──elected──▶ start the command ──▶ supervise it ──ended──▶ resign ──▶ exit, or campaign again
+//!      ▲                                            │ lease renewed → watchdog told
+//!      └──────────────── lost ◀─────────────────────┘ asked to stop → TERM, drain, KILL
+//! ```
+//!
+//! The command is a child of the watchdog ([`tenure_process`]), which ends it before the lease does whatever happens
+//! to this process, and holds the session's file lock until the last descendant is reaped.
+
+use std::ffi::OsString;
+use std::time::Duration;
+
+use tenure::{Candidate, Node, Tenure, Timing};
+use tokio::time::{Instant, sleep, sleep_until};
+
+use crate::args::{Common, Restart, RunArgs};
+use crate::exit::Exit;
+use tenure_process::{
+    self as process, Child, Command, Drains, Ended, Guard, GuardError, GuardOptions, Outcome, ReceivedSignal,
+    Signals, lease_deadline, supervise, terminal,
+};
+
+/// Runs the verb.
+///
+/// # Errors
+/// How the process ends, if it does not end well.
+pub async fn main(common: Common, args: RunArgs) -> Result<Exit, Exit> {
+    let timing = Timing::new(&args.timing.settings()).map_err(tenure::Error::from)?;
+    let mut signals = Signals::new().map_err(|error| Exit::Failed(format!("signals: {error}")))?;
+    if tenure::store::backend_for_url(&common.store_url()).is_ok_and(|backend| backend.in_process) {
+        let why = "cannot use memory: it lives in one process, so every node would lead; name a store that all nodes reach";
+        return Err(Exit::Usage(why.to_owned()));
+    }
+    process::environment::set(args.pass_env.clone(), Vec::new());
+    let store = tenure::store::open(&common.store_url())?;
+    let guard = launch(&timing).await.map_err(|error| Exit::Failed(error.to_string()))?;
+    let name = args.node.as_ref().map_or_else(tenure::default_node_name, ToString::to_string);
+    let mut node = Node::builder_with_store(store).namespace(common.namespace().as_str()).name(name);
+    for (key, value) in &args.label {
+        node = node.label(key, value);
+    }
+    if let Some(address) = &args.address {
+        node = node.address(address);
+    }
+    let give_up = args.wait.map(|wait| Instant::now() + wait);
+    let node = node.timing(args.timing.settings()).drain(args.drain).start_without_waiting()?;
+    reach_store(&node, &args, &mut signals, give_up).await?;
+    let candidate = stand(&node, &args).await?;
+    let mut runner = Runner { args, timing, node, candidate, guard, signals, give_up };
+    let exit = runner.campaign().await;
+    runner.finish().await;
+    Ok(exit)
+}
+
+/// Launches a watchdog. One that was killed or frozen before it was ready says nothing about the next one.
+async fn launch(timing: &Timing) -> Result<Guard, GuardError> {
+    const TRIES: u32 = 3;
+    let mut tries = 1;
+    loop {
+        match Guard::launch(GuardOptions::new(timing.stop_grace, timing.kill_slack)).await {
+            Err(error) if tries < TRIES => {
+                tracing::warn!(%error, tries, "the watchdog did not start; trying again")
+            }
+            launched => return launched,
+        }
+        tries += 1;
+    }
+}
+
+/// Waits until the store has answered for the first time: for ever, if nothing else was said.
+async fn reach_store(
+    node: &Node,
+    args: &RunArgs,
+    signals: &mut Signals,
+    give_up: Option<Instant>,
+) -> Result<(), Exit> {
+    let why = || node.store_problem().unwrap_or_default();
+    let store_by = args.store_timeout.map(|timeout| Instant::now() + timeout);
+    loop {
+        tokio::select! {
+            biased;
+            heard = signals.next() => if let Some(exit) = while_waiting(&heard) { return Err(exit) },
+            reached = node.wait_for_store() => return Ok(reached?),
+            () = until(store_by) => return Err(Exit::Store(why())),
+            () = until(give_up) => return Err(not_elected(args, &why())),
+        }
+    }
+}
+
+/// For ever, if there is no such time.
+async fn until(at: Option<Instant>) {
+    match at {
+        Some(at) => sleep_until(at).await,
+        None => std::future::pending().await,
+    }
+}
+
+fn not_elected(args: &RunArgs, why: &str) -> Exit {
+    let waited = humantime::format_duration(args.wait.unwrap_or_default());
+    Exit::NotElected(format!("not elected for {} within {waited}; {why}", args.role))
+}
+
+async fn stand(node: &Node, args: &RunArgs) -> Result<Candidate, tenure::Error> {
+    let candidacy = node
+        .candidate(args.role.as_str())
+        .priority(args.priority)
+        .preempt(args.preempt)
+        .takeover_delay(args.takeover_delay)
+        .min_tenure(args.min_tenure)
+        .drain(args.drain);
+    match args.cool_down {
+        Some(cool_down) => candidacy.cool_down(cool_down).await,
+        None => candidacy.await,
+    }
+}
+
+struct Runner {
+    args: RunArgs,
+    timing: Timing,
+    node: Node,
+    candidate: Candidate,
+    guard: Guard,
+    signals: Signals,
+    /// Until when the first election must have come.
+    give_up: Option<Instant>,
+}
+
+impl Runner {
+    /// Campaigns, runs the command, campaigns again, until there is a reason to exit.
+    async fn campaign(&mut self) -> Exit {
+        loop {
+            let tenure = match self.wait_for_election().await {
+                Ok(tenure) => tenure,
+                Err(exit) => return exit,
+            };
+            self.give_up = None;
+            let exit = match self.lead(tenure).await {
+                Ok(Outcome::Stopped(ended)) => return code_of(&ended),
+                Ok(Outcome::Lost(why)) if self.args.once => return Exit::Lost(why),
+                Ok(Outcome::Lost(why)) => {
+                    tracing::info!(role = %self.args.role, why, "campaigning again");
+                    continue;
+                }
+                Ok(Outcome::Ended(ended)) => code_of(&ended),
+                Err(exit) => exit,
+            };
+            let again = match self.args.restart {
+                Restart::Never => false,
+                Restart::OnFailure => exit.code() != 0,
+                Restart::Always => true,
+            };
+            if !again {
+                return exit;
+            }
+            if let Err(exit) = self.stand_back().await {
+                return exit;
+            }
+        }
+    }
+
+    async fn wait_for_election(&mut self) -> Result<Tenure, Exit> {
+        loop {
+            tokio::select! {
+                biased;
+                heard = self.signals.next() => if let Some(exit) = while_waiting(&heard) { return Err(exit) },
+                tenure = self.candidate.elected() => {
+                    return tenure.ok_or_else(|| Exit::Failed("the election loop stopped".to_owned()));
+                }
+                error = self.node.store_refused() => return Err(error.into()),
+                () = until(self.give_up) => return Err(self.not_elected()),
+                () = self.guard.lost() => self.replace_watchdog().await?,
+            }
+        }
+    }
+
+    /// Nobody could stop a command without a watchdog, so that the node stands back until it has one.
+    async fn replace_watchdog(&mut self) -> Result<(), Exit> {
+        loop {
+            match launch(&self.timing).await {
+                Ok(guard) => {
+                    tracing::warn!(role = %self.args.role, "watchdog lost and replaced");
+                    self.guard = guard;
+                    return Ok(());
+                }
+                Err(error) => {
+                    tracing::warn!(role = %self.args.role, %error, "watchdog lost; retrying");
+                    self.stand_back().await?;
+                }
+            }
+        }
+    }
+
+    fn not_elected(&self) -> Exit {
+        let leader = match self.candidate.leader() {
+            Some(leader) => format!("its leader is {}", leader.node),
+            None => "it has no leader".to_owned(),
+        };
+        not_elected(&self.args, &leader)
+    }
+
+    /// One tenure: from the election to the resignation, with the command between.
+    async fn lead(&mut self, tenure: Tenure) -> Result<Outcome, Exit> {
+        let child = match self.start(&tenure).await {
+            Ok(child) => child,
+            Err(error) => {
+                tenure.fail();
+                return not_started(&error);
+            }
+        };
+        tracing::info!(role = %self.args.role, token = %tenure.token(), pid = child.pid(), "the command runs");
+        let outcome =
+            supervise(child, &tenure, &mut self.signals, self.args.drain, Drains::Here(suspending)).await;
+        self.resign(tenure, &outcome);
+        match outcome {
+            Outcome::Ended(Ended { exit: process::Exit::WatchdogLost, .. }) => not_started(&GuardError::Lost),
+            outcome => Ok(outcome),
+        }
+    }
+
+    /// Starts the command under the lease. A standby's watchdog has nothing to do, so that one that is frozen is missed only
+    /// here: it is replaced.
+    async fn start(&mut self, tenure: &Tenure) -> Result<Child, GuardError> {
+        if self.hand_lock_over(tenure).await.is_err() {
+            self.guard = launch(&self.timing).await?;
+            self.hand_lock_over(tenure).await?;
+        }
+        if !tenure.check() {
+            return Err(GuardError::TooLate);
+        }
+        let command = self.command(tenure);
+        self.guard.start(command, lease_deadline(tenure)).await
+    }
+
+    async fn hand_lock_over(&self, tenure: &Tenure) -> Result<(), GuardError> {
+        let locks = self.node.store().liveness();
+        match locks.and_then(|locks| locks.lock_descriptor(self.node.namespace(), tenure.session())) {
+            Some(lock) => self.guard.adopt_lock(lock).await,
+            None => Ok(()),
+        }
+    }
+
+    /// Every descendant is reaped: the role may be given up.
+    fn resign(&self, tenure: Tenure, outcome: &Outcome) {
+        match outcome {
+            Outcome::Ended(ended) if ended.exit != process::Exit::Code(0) => tenure.fail(),
+            Outcome::Stopped(_) => tenure.shut_down(),
+            _ => drop(tenure),
+        }
+    }
+
+    fn command(&self, tenure: &Tenure) -> Command {
+        let (program, args) = self.args.command.split_first().expect("clap wants a command");
+        let variable = |name: &str, value: String| (OsString::from(name), OsString::from(value));
+        let env = vec![
+            variable("TENURE_ROLE", self.args.role.to_string()),
+            variable("TENURE_NODE", self.node.name().to_string()),
+            variable("TENURE_TOKEN", tenure.token().to_string()),
+            variable("TENURE_SESSION", tenure.session().to_string()),
+        ];
+        Command { program: program.clone(), args: args.to_vec(), env, cwd: None }
+    }
+
+    /// Lets others have a turn before campaigning again.
+    async fn stand_back(&mut self) -> Result<(), Exit> {
+        let pause = self.args.cool_down.unwrap_or(self.timing.ttl);
+        self.candidate.set_eligible(false);
+        let over = Instant::now() + pause;
+        loop {
+            tokio::select! {
+                biased;
+                heard = self.signals.next() => if let Some(exit) = while_waiting(&heard) { return Err(exit) },
+                () = sleep_until(over) => break,
+            }
+        }
+        self.candidate.set_eligible(true);
+        Ok(())
+    }
+
+    /// Gives everything up; a signal cuts it short.
+    async fn finish(mut self) {
+        let stop = async {
+            self.node.stop().await;
+            self.guard.close().await;
+        };
+        tokio::select! {
+            () = stop => {}
+            () = async { while !matches!(self.signals.next().await, ReceivedSignal::Stop(_)) {} } => {}
+            () = sleep(Duration::from_secs(60)) => {}
+        }
+    }
+}
+
+/// What a signal means while nothing runs: no command is there that could answer a terminal that is gone (HUP) or Ctrl-\
+/// (QUIT).
+fn while_waiting(heard: &ReceivedSignal) -> Option<Exit> {
+    const HUP: u8 = 1;
+    const QUIT: u8 = 3;
+    match heard {
+        ReceivedSignal::Stop(signal) | ReceivedSignal::Forward(signal @ (HUP | QUIT)) => {
+            Some(Exit::Signal(*signal))
+        }
+        ReceivedSignal::Suspend => {
+            if terminal::has_shell() {
+                terminal::stop_own_group();
+            }
+            None
+        }
+        ReceivedSignal::Forward(_) | ReceivedSignal::Continue => None,
+    }
+}
+
+/// A command that cannot be executed is the user's to mend; anything else is a lost tenure, and the next one may go better.
+fn not_started(error: &GuardError) -> Result<Outcome, Exit> {
+    match error {
+        GuardError::Start { code, .. } => {
+            anstream::eprintln!("tenure: {error}");
+            Err(Exit::Child(u8::try_from(*code).unwrap_or(Exit::FAILED)))
+        }
+        error => Ok(Outcome::Lost(error.to_string())),
+    }
+}
+
+fn code_of(ended: &Ended) -> Exit {
+    match ended.exit {
+        process::Exit::Code(code) => Exit::Child(u8::try_from(code & 0xff).unwrap_or(Exit::FAILED)),
+        process::Exit::Signal(signal) => Exit::Signal(u8::try_from(signal).unwrap_or(0)),
+        process::Exit::WatchdogLost => Exit::Failed(GuardError::Lost.to_string()),
+    }
+}
+
+/// This process is about to stop together with its command.
+fn suspending(lead: &tenure::Lead) {
+    let left = lead.remaining().as_secs_f64();
+    tracing::warn!(role = %lead.role(), lease_left = %format!("{left:.1}s"),
+        "stopped with its command; the role is lost unless it continues (fg) before the lease ends");
+    tenure_agent::log::flush();
+}

@@ -1,0 +1,514 @@
+//! What agents say, held against what a witness outside saw: while the store is gone, while a leader is frozen, after it
+//! was killed, and afterwards.
+//!
+//! The work of the role is the witness: a process that writes down every few milliseconds that it runs, under which
+//! token, by the clock of the host. Nobody may call the role led for longer than a lease after its last sign of life,
+//! and history and metrics must tell the same gaps, give or take a beat and what this machine was held up itself.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::process::Stdio;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+use tempfile::TempDir;
+use tenure_torture::servers::free_port;
+use tenure_torture::witness::{self, Beat};
+
+use crate::kit::{Agent, Process, Store, eventually, tenure, try_ask, write_private};
+
+const TTL: Duration = Duration::from_secs(2);
+const BEAT: Duration = Duration::from_millis(400);
+
+/// A store that can be taken away and given back.
+struct TestStore {
+    store: Store,
+    /// Members of a group of peers that only store.
+    members: Vec<Process>,
+    kept: Option<TempDir>,
+    dir: TempDir,
+}
+
+impl TestStore {
+    fn on(store: Store) -> Self {
+        Self { store, members: Vec::new(), kept: None, dir: TempDir::new().unwrap() }
+    }
+
+    fn peers() -> Self {
+        let mut store_under_test = Self::on(Store::Beyond(String::new()));
+        let dir = store_under_test.dir.path().display().to_string();
+        write_private(&store_under_test.dir.path().join("secret"), &tenure::store::Peers::new_secret());
+        let members: Vec<String> = (0..3).map(|_| format!("127.0.0.1:{}", free_port())).collect();
+        let url = format!("peers://{}?secret-file={dir}/secret", members.join(","));
+        for me in &members {
+            let mut command = tenure();
+            command.args(["peers", "serve", "--store", &format!("{url}&me={me}&dir={dir}/{me}")]);
+            store_under_test
+                .members
+                .push(Process::spawn(command.stderr(Stdio::null()).stdout(Stdio::null())));
+        }
+        store_under_test.store = Store::Beyond(url);
+        store_under_test
+    }
+
+    /// Nobody gets an answer any more. PostgreSQL is stopped, the others are frozen.
+    fn take_away(&mut self) {
+        match &mut self.store {
+            Store::Postgres(server) => self.kept = Some(server.crash()),
+            store => store.freeze(true),
+        }
+        self.members.iter().skip(1).for_each(|member| member.signal(Signal::STOP));
+    }
+
+    fn give_back(&mut self) {
+        match (&mut self.store, self.kept.take()) {
+            (Store::Postgres(server), Some(dir)) => server.launch(dir),
+            (store, _) => store.freeze(false),
+        }
+        self.members.iter().skip(1).for_each(|member| member.signal(Signal::CONT));
+    }
+}
+
+/// What an agent said of the role, and when it was asked.
+#[derive(Debug)]
+struct Said {
+    at: u64,
+    by: &'static str,
+    state: String,
+    token: u64,
+}
+
+/// Asks agents all the time, and notices when this machine was held up.
+struct Listener {
+    stop: Arc<AtomicBool>,
+    stall: Arc<AtomicU64>,
+    asking: Vec<JoinHandle<Vec<Said>>>,
+}
+
+impl Listener {
+    fn start(agents: &[(&'static str, &Agent)]) -> Self {
+        let (stop, stall): (Arc<AtomicBool>, Arc<AtomicU64>) = Default::default();
+        let ask = |(by, agent): &(&'static str, &Agent)| {
+            let (by, socket, stop) = (*by, agent.socket.clone(), stop.clone());
+            std::thread::spawn(move || asked(by, &socket, &stop))
+        };
+        let asking = agents.iter().map(ask).collect();
+        let (ended, held_up) = (stop.clone(), stall.clone());
+        std::thread::spawn(move || measure_stalls(&ended, &held_up));
+        Self { stop, stall, asking }
+    }
+
+    fn stall(&self) -> Duration {
+        Duration::from_nanos(self.stall.load(Ordering::Relaxed))
+    }
+
+    fn finish(self) -> Vec<Said> {
+        self.stop.store(true, Ordering::Relaxed);
+        self.asking.into_iter().flat_map(|asking| asking.join().unwrap()).collect()
+    }
+}
+
+fn asked(by: &'static str, socket: &Path, stop: &AtomicBool) -> Vec<Said> {
+    let mut said = Vec::new();
+    while !stop.load(Ordering::Relaxed) {
+        let at = witness::now();
+        if let Ok(answer) = try_ask(socket, "GET", "/v1/roles/job", None)
+            && answer.status == 200
+        {
+            let role = answer.json();
+            let state = role["state"].as_str().unwrap().to_owned();
+            said.push(Said { at, by, state, token: role["token"].as_u64().unwrap() });
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    said
+}
+
+fn measure_stalls(stop: &AtomicBool, stall: &AtomicU64) {
+    while !stop.load(Ordering::Relaxed) {
+        let before = witness::now();
+        std::thread::sleep(Duration::from_millis(5));
+        stall.fetch_max(witness::now() - before - 5_000_000, Ordering::Relaxed);
+    }
+}
+
+/// Two agents that stand for the role and run its work, and one that only looks.
+struct OutageTest {
+    store_under_test: TestStore,
+    candidates: Vec<(&'static str, Agent)>,
+    onlooker: Agent,
+}
+
+fn work() -> String {
+    let this = std::env::current_exe().unwrap();
+    format!(
+        "[alerting]\ninterval = \"200ms\"\n[[role]]\nname = \"job\"\n[[work]]\nname = \"w\"\nrole = \"job\"\n\
+         command = [\"{}\", \"--exact\", \"worker\", \"--nocapture\"]\n",
+        this.display()
+    )
+}
+
+impl OutageTest {
+    fn set(store_under_test: TestStore) -> Self {
+        let launch = |name: &'static str, more: &str| {
+            Agent::launch(&store_under_test.store, name, more, |command| {
+                let ttl = format!("timing.ttl={}s", TTL.as_secs());
+                command.args(["--set", &ttl]).env("WITNESS_DIRECTORY", store_under_test.dir.path());
+            })
+        };
+        let onlooker = launch("onlooker", "[alerting]\ninterval = \"200ms\"\n");
+        let candidates = ["a", "b"].map(|name| (name, launch(name, &work()))).into();
+        let test = Self { store_under_test, candidates, onlooker };
+        test.until_led(0);
+        test
+    }
+
+    fn agents(&self) -> Vec<(&'static str, &Agent)> {
+        let candidates = self.candidates.iter().map(|(name, agent)| (*name, agent));
+        candidates.chain([("onlooker", &self.onlooker)]).collect()
+    }
+
+    fn beats(&self) -> Vec<Beat> {
+        witness::read(self.store_under_test.dir.path()).unwrap()
+    }
+
+    /// Waits until somebody works under a later token, has done so for long enough to have written that down, and the
+    /// onlooker has seen it.
+    fn until_led(&self, token: u64) -> Beat {
+        let (began, settled) = (Instant::now(), u64::try_from(TTL.as_nanos() / 2).unwrap());
+        loop {
+            let (last, role) = (self.beats().pop(), self.onlooker.role("job"));
+            let seen =
+                |beat: &Beat| role["state"] == "led" && role["token"] == beat.token && beat.token > token;
+            if let Some(beat) = last.as_ref().filter(|beat| seen(beat))
+                && beat.t - self.spans()[&beat.token].0 > settled
+            {
+                return beat.clone();
+            }
+            assert!(
+                began.elapsed() < crate::kit::PATIENCE,
+                "nobody leads after token {token}: {last:?}, {role}, {:?}, {:?}",
+                self.spans(),
+                self.agents().iter().map(|(name, agent)| (*name, agent.log())).collect::<Vec<_>>()
+            );
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// What the witness saw of each token: the first and the last sign of life before the next token's first.
+    fn spans(&self) -> BTreeMap<u64, (u64, u64)> {
+        let beats = self.beats();
+        let mut spans: BTreeMap<u64, (u64, u64)> = BTreeMap::new();
+        for beat in &beats {
+            // One that was frozen may go on for a moment when it wakes up: by then its token is not the latest.
+            if spans.keys().next_back().is_none_or(|latest| beat.token >= *latest) {
+                spans.entry(beat.token).or_insert((beat.t, beat.t)).1 = beat.t;
+            }
+        }
+        spans
+    }
+}
+
+/// Every process that this one started, and they in turn.
+fn family(pid: u32) -> Vec<u32> {
+    let children = |pid: u32| {
+        let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+        let lists = tasks.filter_map(|task| std::fs::read_to_string(task.path().join("children")).ok());
+        let lists: Vec<String> = lists.collect();
+        lists.iter().flat_map(|list| list.split_whitespace()).filter_map(|pid| pid.parse().ok()).collect()
+    };
+    let found: Vec<u32> = children(pid);
+    std::iter::once(pid).chain(found.into_iter().flat_map(family)).collect()
+}
+
+/// When a process that lives was started, by the witness's clock.
+fn started(pid: u32) -> Option<u64> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let ticks: u64 = stat.rsplit_once(") ")?.1.split(' ').nth(19)?.parse().ok()?;
+    Some(ticks * (1_000_000_000 / rustix::param::clock_ticks_per_second()))
+}
+
+/// Freezes a whole host, as it were: an agent, what watches over its work, and the work.
+fn signal_all(pids: &[u32], signal: Signal) {
+    for pid in pids {
+        let _ = kill_process(Pid::from_raw(i32::try_from(*pid).unwrap()).unwrap(), signal);
+    }
+}
+
+/// Nanoseconds of the witness's clock as microseconds since 1970, which history has.
+fn wall_of(t: u64) -> i128 {
+    let (wall, boot) = (jiff::Timestamp::now().as_nanosecond(), i128::from(witness::now()));
+    wall - boot + i128::from(t)
+}
+
+fn nanos(stamp: &Value) -> i128 {
+    stamp.as_str().unwrap_or_else(|| panic!("{stamp}")).parse::<jiff::Timestamp>().unwrap().as_nanosecond()
+}
+
+fn tenure_of(agent: &Agent, token: u64) -> Value {
+    let book = agent.get("/v1/history?role=job").json();
+    let tenures = book["tenures"].as_array().cloned().unwrap_or_default();
+    tenures.into_iter().find(|past| past["token"] == token).unwrap_or(Value::Null)
+}
+
+/// Waits until the end of a tenure is told as it should be.
+fn until_told(agent: &Agent, token: u64, reason: &str, measured: &str) {
+    let mut last = Value::Null;
+    let told = |last: &mut Value| {
+        *last = tenure_of(agent, token);
+        last["reason"] == reason && last["measured"] == measured
+    };
+    let began = Instant::now();
+    while !told(&mut last) {
+        let book = || agent.get("/v1/history?role=job").body;
+        assert!(
+            began.elapsed() < crate::kit::PATIENCE,
+            "{token} not {reason} by {measured}: {last} {}",
+            book()
+        );
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+impl OutageTest {
+    /// The gap between two tenures is as long in the history as the witness saw it.
+    fn assert_gap(&self, from: u64, listener: &Listener) -> Duration {
+        let spans = self.spans();
+        let to = *spans.range(from + 1..).next().unwrap().0;
+        let beats = self.beats();
+        let successor = beats.iter().find(|beat| beat.token == to).unwrap();
+        // A busy machine takes its time to load a program: it leads, and works, from its start.
+        let first = started(successor.pid).unwrap_or(successor.t);
+        let seen = i128::from(first) - i128::from(spans[&from].1);
+        let (ended, began) = (tenure_of(&self.onlooker, from), tenure_of(&self.onlooker, to));
+        let told = nanos(&began["began"]) - nanos(&ended["ended"]);
+        let off = Duration::from_nanos(u64::try_from((seen - told).abs()).unwrap());
+        let allowed = BEAT + 2 * listener.stall();
+        assert!(
+            off <= allowed,
+            "the witness saw a gap of {seen} ns, history tells {told} ns ({off:?} off, {allowed:?} allowed): {ended} {began}; worker from {} to {}",
+            wall_of(spans[&from].1),
+            wall_of(first)
+        );
+        Duration::from_nanos(u64::try_from(seen).unwrap())
+    }
+
+    /// Nobody said that the role is led under a token longer than a lease after the last sign of life under it.
+    fn assert_never_led_past_a_lease(&self, said: &[Said], stall: Duration) {
+        let spans = self.spans();
+        assert!(said.iter().any(|said| said.state == "led"), "nobody said anything");
+        let lease = u64::try_from((TTL + TTL / 50 + BEAT + 2 * stall).as_nanos()).unwrap();
+        for said in said.iter().filter(|said| said.state == "led") {
+            let Some((_, last)) = spans.get(&said.token) else { continue };
+            let past = said.at.saturating_sub(*last);
+            let Said { by, token, .. } = said;
+            assert!(
+                past <= lease,
+                "{by}: {token} led {past} ns after its last sign of life, {lease} ns allowed"
+            );
+        }
+    }
+
+    /// The store is gone for longer than a lease. Everybody says so, in every way in which they can be asked.
+    fn outage(&mut self, listener: &Listener) -> Duration {
+        let before = self.until_led(0);
+        self.store_under_test.take_away();
+        for (name, agent) in self.agents() {
+            eventually(&format!("{name} does not know who leads"), || {
+                agent.role("job")["state"] == "unknown"
+            });
+        }
+        let led = self.spans()[&before.token].1;
+        eventually("some leases pass", || witness::now() - led > 3 * u64::try_from(TTL.as_nanos()).unwrap());
+        for (name, agent) in self.agents() {
+            asked_in_every_way(name, agent);
+        }
+        self.store_under_test.give_back();
+        self.until_led(before.token);
+        until_told(&self.onlooker, before.token, "lease-expired", "leader");
+        self.assert_gap(before.token, listener)
+    }
+
+    /// A leader is killed: another one follows, and says by what it knows when the first one ended.
+    fn death(&mut self, listener: &Listener) -> Duration {
+        let before = self.until_led(0);
+        let index = self.candidates.iter().position(|(name, _)| *name == before.node).unwrap();
+        let pids = family(self.candidates[index].1.process.id());
+        signal_all(&pids, Signal::KILL);
+        let after = self.until_led(before.token);
+        assert_ne!(after.node, before.node);
+        until_told(&self.onlooker, before.token, "expelled", "last-beat");
+        self.candidates.remove(index);
+        self.assert_gap(before.token, listener)
+    }
+
+    /// A leader is frozen with its work, and wakes up when another one leads.
+    fn freeze(&mut self, listener: &Listener) -> Duration {
+        let before = self.until_led(0);
+        let (_, agent) = self.candidates.iter().find(|(name, _)| *name == before.node).unwrap();
+        let pids = family(agent.process.id());
+        signal_all(&pids, Signal::STOP);
+        let after = self.until_led(before.token);
+        until_told(&self.onlooker, before.token, "expelled", "last-beat");
+        let gap = self.assert_gap(before.token, listener);
+        signal_all(&pids, Signal::CONT);
+        until_told(&self.onlooker, before.token, "lease-expired", "leader");
+        self.assert_gap(before.token, listener);
+        eventually("it sees who leads", || agent.role("job")["token"] == after.token);
+        let probed =
+            tenure().arg("--agent").arg(&agent.socket).args(["probe", "leader", "job"]).output().unwrap();
+        let why = String::from_utf8(probed.stderr).unwrap();
+        assert!(why.contains(&format!("not here: {} leads job", after.node)), "{why}");
+        gap
+    }
+}
+
+/// The API, the metrics, the alerts and the commands agree that nobody knows who leads.
+fn asked_in_every_way(name: &str, agent: &Agent) {
+    let role = agent.role("job");
+    assert_eq!((&role["state"], &role["leader"]), (&"unknown".into(), &Value::Null), "{name}: {role}");
+    assert!(
+        role["seen_ms_ago"].as_u64().unwrap() + role["last_beat_ms_ago"].as_u64().unwrap() > 1000,
+        "{role}"
+    );
+    let leader = agent.get("/leader/job");
+    assert_eq!((leader.status, &leader.json()["leader"]), (503, &Value::Null), "{name}: {leader:?}");
+    let cluster = agent.get("/v1/cluster").json();
+    assert_eq!(
+        (&cluster["health"], &cluster["roles"]["unknown"]),
+        (&"unhealthy".into(), &1.into()),
+        "{cluster}"
+    );
+    assert_eq!(agent.metric("tenure_roles{state=\"led\"}"), Some(0.0), "{name}");
+    assert_eq!(agent.metric("tenure_roles{state=\"unknown\"}"), Some(1.0), "{name}");
+    assert_eq!(agent.metric("tenure_led{role=\"job\"}"), Some(0.0), "{name}");
+    eventually("the alert", || {
+        let alerts = agent.get("/v1/alerts").json();
+        let found = alerts["alerts"].as_array().unwrap().iter().find(|alert| alert["alert"] == "no-leader");
+        found.unwrap()["state"] != "inactive"
+    });
+    let run = |args: &[&str]| {
+        let ran = tenure().arg("--agent").arg(&agent.socket).args(args).output().unwrap();
+        let text =
+            format!("{}{}", String::from_utf8_lossy(&ran.stdout), String::from_utf8_lossy(&ran.stderr));
+        (ran.status.code(), text)
+    };
+    let (code, text) = run(&["status", "--require-leader"]);
+    assert!(
+        code == Some(1) && text.contains("job is unknown, because the store was last reached"),
+        "{name}: {text}"
+    );
+    let (code, text) = run(&["probe", "leader", "job"]);
+    assert!(
+        code == Some(1) && text.contains("the leader of job is unknown: the store was last reached"),
+        "{name}: {text}"
+    );
+    let (_, text) = run(&["top", "--once"]);
+    assert!(text.contains("1 unknown") && !text.contains("1 led"), "{name}: {text}");
+}
+
+/// What the parts of a play are made of: each returns how long nobody led.
+type OutageStep = fn(&mut OutageTest, &Listener) -> Duration;
+
+/// Plays these acts, and holds what was said meanwhile against what the witness saw.
+fn run_steps(store_under_test: TestStore, steps: &[OutageStep]) {
+    let mut test = OutageTest::set(store_under_test);
+    let listener = Listener::start(&test.agents());
+    let before = test.onlooker.metric("tenure_leaderless_seconds_total").unwrap();
+    let mut gaps = Duration::ZERO;
+    for act in steps {
+        gaps += act(&mut test, &listener);
+        let counted = || test.onlooker.metric("tenure_leaderless_seconds_total").unwrap() - before;
+        let allowed = (BEAT + 2 * listener.stall()).as_secs_f64() * steps.len() as f64;
+        eventually("the metrics count it", || counted() > gaps.as_secs_f64() - allowed);
+        let over = counted() - gaps.as_secs_f64();
+        assert!(over <= allowed, "{over} s too much, {allowed} allowed, of {gaps:?}");
+    }
+    let stall = listener.stall();
+    let said = listener.finish();
+    test.assert_never_led_past_a_lease(&said, stall);
+}
+
+const ALL: &[OutageStep] = &[OutageTest::outage, OutageTest::freeze, OutageTest::death];
+
+#[test]
+fn what_agents_on_redis_say_is_what_happened() {
+    run_steps(TestStore::on(Store::redis()), ALL);
+}
+
+#[test]
+fn what_agents_on_postgres_say_is_what_happened() {
+    run_steps(TestStore::on(Store::postgres()), ALL);
+}
+
+#[test]
+fn what_agents_on_mariadb_say_is_what_happened() {
+    run_steps(TestStore::on(Store::mysql()), ALL);
+}
+
+#[test]
+fn what_agents_on_peers_say_is_what_happened() {
+    run_steps(TestStore::peers(), ALL);
+}
+
+/// A file is not away, and whoever is frozen in the middle of a commit holds up everybody: another story.
+#[test]
+fn what_agents_on_a_file_say_is_what_happened() {
+    run_steps(TestStore::on(Store::file()), &[OutageTest::death]);
+}
+
+/// Nobody waits for the store to be told how the agent is.
+#[test]
+fn an_agent_answers_while_its_store_is_not_up_yet() {
+    let port = free_port();
+    let url = format!("redis://127.0.0.1:{port}/0");
+    let agent = Agent::start(&Store::Beyond(url.clone()), "a", "[[role]]\nname = \"job\"\n");
+    assert_eq!(agent.get("/livez").status, 200);
+    eventually("it says for what it waits", || agent.log().contains("waiting for the store"));
+    let ready = agent.get("/readyz");
+    assert!(ready.status == 503 && ready.body.contains("has not been reached yet"), "{ready:?}");
+    let status = tenure().arg("--agent").arg(&agent.socket).arg("status").output().unwrap();
+    let why = String::from_utf8_lossy(&status.stderr).into_owned();
+    assert!(status.status.code() == Some(122) && why.contains("has not reached its store yet"), "{why}");
+    let mut hasty = tenure();
+    hasty.args(["--store", &url, "agent", "--node", "b", "--set", "timing.store-timeout=300ms", "--socket"]);
+    let hasty = hasty.arg(agent.socket.with_extension("b")).output().unwrap();
+    assert_eq!(hasty.status.code(), Some(122), "store-timeout: {hasty:?}");
+    let _server = tenure_torture::servers::redis::start_in(
+        tenure_torture::servers::scratch(),
+        port,
+        tenure_torture::servers::redis::DURABLE,
+    );
+    eventually("it leads", || agent.leads("job"));
+    eventually("and is ready", || agent.get("/readyz").status == 200);
+}
+
+/// Redis without persistence is flushed: the token must not fall, and people must hear of it.
+#[test]
+fn a_store_that_forgets_raises_an_alert_and_is_not_healthy() {
+    let server = tenure_torture::servers::redis::start(tenure_torture::servers::redis::FORGETFUL);
+    let url = format!("redis://127.0.0.1:{}/0", server.port());
+    let more = "[alerting]\ninterval = \"200ms\"\n[[role]]\nname = \"job\"\n";
+    let agent = Agent::hasty(&Store::Beyond(url), "a", more);
+    eventually("it leads", || agent.leads("job") && agent.role("job")["state"] == "led");
+    let token = agent.token("job");
+    let state = || {
+        let alerts = agent.get("/v1/alerts").json();
+        let found =
+            alerts["alerts"].as_array().unwrap().iter().find(|alert| alert["alert"] == "store-forgot");
+        found.unwrap()["state"].clone()
+    };
+    eventually("it has been evaluated", || state() == "inactive");
+    assert_eq!(agent.metric("tenure_store_forgot_total"), Some(0.0));
+    tenure_torture::servers::redis::command(server.address(), &["FLUSHALL"]);
+    eventually("the alert fires", || state() == "firing");
+    let cluster = agent.get("/v1/cluster").json();
+    assert_eq!(cluster["health"], "unhealthy", "{cluster}");
+    assert!(cluster["why"].to_string().contains("lost acknowledged writes"), "{cluster}");
+    eventually("it leads again, with a later token", || agent.token("job") > token);
+    assert!(agent.metric("tenure_store_forgot_total") >= Some(1.0));
+}

@@ -1,0 +1,426 @@
+//! The elector's thread that speaks with the watchdog, and does its work if it is lost.
+//!
+//! A thread and not a task, so that a busy runtime does not delay it. It watches three things: what it is
+//! asked, what the watchdog reports, and whether the watchdog still lives. A watchdog that dies, does not
+//! answer a renewal, or has not reported the child's end when the deadline is all but there, is lost: it is
+//! killed, and the whole tree, which this process inherits as a subreaper, with it.
+
+use std::collections::{BTreeSet, VecDeque};
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command as StdCommand, Stdio};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::Duration;
+
+use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+use rustix::process::{Pid, PidfdFlags, getpid, pidfd_open, set_child_subreaper};
+use tokio::sync::{mpsc, oneshot, watch};
+
+use crate::clock::{after, before, lease_now};
+use crate::guard::{Ended, GuardError, GuardOptions};
+use crate::spawn::Command;
+use crate::wire::{FrameSocket, FromWatchdog, Start, ToWatchdog, timespec};
+use crate::{environment, terminal, tree, watchdog};
+
+/// Where an answer goes.
+pub(crate) type ReplySender<T> = oneshot::Sender<Result<T, GuardError>>;
+
+/// What the async side asks for.
+#[derive(Debug)]
+pub(crate) enum Request {
+    SetLock(Option<OwnedFd>, ReplySender<()>),
+    Start {
+        command: Box<Command>,
+        deadline: u64,
+        reply: ReplySender<(u64, i32)>,
+        ended: oneshot::Sender<Ended>,
+        stops: mpsc::UnboundedSender<i32>,
+    },
+    Renew {
+        job: u64,
+        deadline: u64,
+    },
+    Signal {
+        job: u64,
+        signal: i32,
+    },
+    Continue {
+        job: u64,
+    },
+    Stop {
+        job: u64,
+        grace: Duration,
+    },
+    Kill {
+        job: u64,
+    },
+    Close(ReplySender<()>),
+}
+
+/// Sends requests to the guard thread: a queue, and an eventfd that wakes the thread.
+#[derive(Debug, Clone)]
+pub(crate) struct GuardHandle {
+    requests: Sender<Request>,
+    wakeup: Arc<OwnedFd>,
+    /// Closed when the watchdog and everything below it is gone.
+    pub(crate) alive: watch::Receiver<()>,
+}
+
+impl GuardHandle {
+    /// Asks without waiting; nothing happens if the thread is gone, since then the child is too.
+    pub(crate) fn send(&self, request: Request) {
+        if self.requests.send(request).is_ok() {
+            let _ = rustix::io::write(&*self.wakeup, &1_u64.to_ne_bytes());
+        }
+    }
+
+    /// Asks and waits for the answer.
+    pub(crate) async fn request<T>(
+        &self,
+        request: impl FnOnce(ReplySender<T>) -> Request,
+    ) -> Result<T, GuardError> {
+        let (reply, answer) = oneshot::channel();
+        self.send(request(reply));
+        answer.await.unwrap_or(Err(GuardError::Lost))
+    }
+}
+
+/// A watchdog has this long to come up.
+const LAUNCH_TIMEOUT: Duration = Duration::from_secs(10);
+/// And at least this long to answer a renewal or to leave when told.
+const MIN_ANSWER_TIMEOUT: Duration = Duration::from_millis(100);
+
+pub(crate) struct GuardThread {
+    options: GuardOptions,
+    link: FrameSocket,
+    watchdog: Child,
+    handle: OwnedFd,
+    requests: Receiver<Request>,
+    wakeup: Arc<OwnedFd>,
+    /// Children that this process had before: none of the watchdog's business.
+    other_children: BTreeSet<i32>,
+    ready: Option<ReplySender<u32>>,
+    locks: VecDeque<ReplySender<()>>,
+    job: Option<GuardedJob>,
+    /// A start that waits for a dropped child to be gone.
+    queued: Option<Request>,
+    jobs: u64,
+    pings: u64,
+    /// The last of them that was answered.
+    answered: u64,
+    /// The watchdog has to have said something by then.
+    answer_by: Option<u64>,
+    /// Asked to end, and by whom.
+    closing: Option<ReplySender<()>>,
+    _alive: watch::Sender<()>,
+}
+
+struct GuardedJob {
+    id: u64,
+    program: String,
+    deadline: u64,
+    started: Option<ReplySender<(u64, i32)>>,
+    ended: oneshot::Sender<Ended>,
+    stops: mpsc::UnboundedSender<i32>,
+}
+
+impl GuardedJob {
+    /// It did not start.
+    fn refuse(self, error: GuardError) {
+        if let Some(reply) = self.started {
+            let _ = reply.send(Err(error));
+        }
+    }
+}
+
+impl GuardThread {
+    /// Starts the thread, which starts the watchdog: the process whose thread starts it gets to be its
+    /// parent, and this thread lives as long as the guard.
+    pub(crate) fn launch(
+        options: GuardOptions,
+    ) -> io::Result<(GuardHandle, oneshot::Receiver<Result<u32, GuardError>>)> {
+        let (sender, requests) = channel();
+        let wakeup = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
+        let (here, alive) = watch::channel(());
+        let handle = GuardHandle { requests: sender, wakeup: Arc::clone(&wakeup), alive };
+        let (ready, answer) = oneshot::channel();
+        std::thread::Builder::new().name("guard".into()).spawn(move || {
+            match Self::set_up(options, requests, wakeup, here) {
+                Ok(thread) => Self { ready: Some(ready), ..thread }.run(),
+                Err(error) => drop(ready.send(Err(GuardError::Launch(error)))),
+            }
+        })?;
+        Ok((handle, answer))
+    }
+
+    fn set_up(
+        mut options: GuardOptions,
+        requests: Receiver<Request>,
+        wakeup: Arc<OwnedFd>,
+        here: watch::Sender<()>,
+    ) -> io::Result<Self> {
+        set_child_subreaper(Some(getpid()))?;
+        let other_children = tree::own_children();
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let (ours, theirs) = socketpair(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+        let mut command = StdCommand::new(&options.binary);
+        // What the watchdog does not have, nothing that it starts inherits.
+        environment::scrub(&mut command);
+        command.arg0(watchdog::NAME).stdin(Stdio::from(theirs)).process_group(0);
+        // Kept open here it would never end for whoever reads it.
+        if let Some(stderr) = options.stderr.take() {
+            command.stderr(Stdio::from(stderr.try_clone()?));
+        }
+        let watchdog = command.spawn()?;
+        drop(command);
+        let handle = pidfd_open(Pid::from_child(&watchdog), PidfdFlags::empty())?;
+        let link = FrameSocket::new(ours, answer_timeout(&options));
+        let hello = ToWatchdog::Hello { stop_grace: options.stop_grace, kill_slack: options.kill_slack };
+        link.send(&hello, Some(rustix::stdio::stdin()))?;
+        Ok(Self {
+            link,
+            watchdog,
+            handle,
+            requests,
+            wakeup,
+            other_children,
+            ready: None,
+            locks: VecDeque::new(),
+            job: None,
+            queued: None,
+            jobs: 0,
+            pings: 0,
+            answered: 0,
+            answer_by: Some(after(lease_now(), LAUNCH_TIMEOUT)),
+            closing: None,
+            _alive: here,
+            options,
+        })
+    }
+
+    fn run(mut self) {
+        let asked = loop {
+            match self.poll_once() {
+                Ok(()) if self.closing.is_some() && self.job.is_none() => break true,
+                Ok(()) => {}
+                Err(_) => break false,
+            }
+        };
+        self.shutdown(asked);
+    }
+
+    /// One round; an error means that the watchdog is lost.
+    fn poll_once(&mut self) -> io::Result<()> {
+        self.sleep()?;
+        let open = self.link.fill()?;
+        while let Some(report) = self.link.next()? {
+            self.handle_report(report)?;
+        }
+        if !open || self.overdue() {
+            return Err(io::ErrorKind::BrokenPipe.into());
+        }
+        let _ = rustix::io::read(&*self.wakeup, &mut [0; 8]);
+        while let Ok(request) = self.requests.try_recv() {
+            self.handle_request(request)?;
+        }
+        Ok(())
+    }
+
+    fn overdue(&self) -> bool {
+        self.act_by().is_some_and(|at| lease_now() >= at)
+    }
+
+    /// When silence becomes a loss: an answer is late, or half the slack has passed and the child is not
+    /// reaped.
+    fn act_by(&self) -> Option<u64> {
+        let end = self.job.as_ref().map(|job| before(job.deadline, self.options.kill_slack / 2));
+        [self.answer_by, end].into_iter().flatten().min()
+    }
+
+    fn sleep(&self) -> io::Result<()> {
+        let left = self.act_by().map(|at| Duration::from_nanos(at.saturating_sub(lease_now())));
+        let mut fds = [self.link.as_fd(), self.wakeup.as_fd(), self.handle.as_fd()];
+        let mut fds = fds.each_mut().map(|fd| PollFd::new(fd, PollFlags::IN));
+        match poll(&mut fds, left.map(timespec).as_ref()) {
+            Ok(_) | Err(Errno::INTR) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn handle_report(&mut self, report: FromWatchdog) -> io::Result<()> {
+        match report {
+            FromWatchdog::Ready => {
+                self.answer_by = None;
+                if let Some(ready) = self.ready.take() {
+                    let _ = ready.send(Ok(self.watchdog.id()));
+                }
+            }
+            FromWatchdog::LockSet => {
+                if let Some(reply) = self.locks.pop_front() {
+                    let _ = reply.send(Ok(()));
+                }
+                self.expect_more();
+            }
+            FromWatchdog::Pong { ping } => {
+                self.answered = ping;
+                self.expect_more();
+            }
+            FromWatchdog::Stopped { signal, .. } => {
+                if let Some(job) = &self.job {
+                    let _ = job.stops.send(signal);
+                }
+            }
+            FromWatchdog::TooLate { .. } => {
+                if let Some(job) = self.job.take() {
+                    job.refuse(GuardError::TooLate);
+                }
+            }
+            FromWatchdog::Started { job, pid } => {
+                let reply = self.job.as_mut().and_then(|job| job.started.take());
+                // Whoever asked may have stopped waiting; then the child is nobody's.
+                if reply.is_some_and(|reply| reply.send(Ok((job, pid))).is_err()) {
+                    return self.link.send(&ToWatchdog::Kill { job }, None);
+                }
+            }
+            FromWatchdog::StartFailed { errno, message, .. } => self.start_failed(errno, message),
+            FromWatchdog::Reaped { exit, leftovers, killed, expired, .. } => {
+                if let Some(job) = self.job.take() {
+                    let _ = job.ended.send(Ended { exit, leftovers, killed, expired });
+                }
+                if let Some(start) = self.queued.take().filter(|_| self.closing.is_none()) {
+                    return self.handle_request(start);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// A watchdog that is asked something has to say something before long.
+    fn expect_answer(&mut self) {
+        self.answer_by = self.answer_by.or(Some(after(lease_now(), answer_timeout(&self.options))));
+    }
+
+    /// It answered: it is alive, and what else it was asked it will answer too.
+    fn expect_more(&mut self) {
+        self.answer_by = None;
+        if self.answered < self.pings || !self.locks.is_empty() {
+            self.expect_answer();
+        }
+    }
+
+    fn start_failed(&mut self, errno: Option<i32>, message: String) {
+        let Some(job) = self.job.take() else { return };
+        let code = if errno == Some(Errno::NOENT.raw_os_error()) { 127 } else { 126 };
+        let program = job.program.clone();
+        job.refuse(GuardError::Start { program, code, message });
+    }
+
+    fn handle_request(&mut self, request: Request) -> io::Result<()> {
+        match request {
+            Request::SetLock(lock, reply) => {
+                self.locks.push_back(reply);
+                self.expect_answer();
+                match lock {
+                    Some(lock) => self.link.send(&ToWatchdog::Lock, Some(lock.as_fd())),
+                    None => self.link.send(&ToWatchdog::Unlock, None),
+                }
+            }
+            start @ Request::Start { .. } if self.job.as_ref().is_some_and(|job| job.ended.is_closed()) => {
+                self.queued = Some(start);
+                self.kill_abandoned()
+            }
+            Request::Start { command, deadline, reply, ended, stops } => {
+                let (id, program) = (self.jobs + 1, command.program.to_string_lossy().into_owned());
+                self.start(*command, GuardedJob { id, program, deadline, started: Some(reply), ended, stops })
+            }
+            Request::Renew { job, deadline } => self.renew(job, deadline),
+            Request::Signal { job, signal } => self.link.send(&ToWatchdog::Signal { job, signal }, None),
+            Request::Continue { job } => {
+                let terminal_owner = terminal::owned().map(Pid::as_raw_pid);
+                self.link.send(&ToWatchdog::Continue { job, terminal_owner }, None)
+            }
+            Request::Stop { job, grace } => self.link.send(&ToWatchdog::Stop { job, grace }, None),
+            Request::Kill { job } => self.link.send(&ToWatchdog::Kill { job }, None),
+            Request::Close(reply) => self.close(reply),
+        }
+    }
+
+    fn start(&mut self, command: Command, job: GuardedJob) -> io::Result<()> {
+        if self.job.is_some() {
+            let message = "another command still runs under this guard; wait for it first".to_owned();
+            let program = job.program.clone();
+            job.refuse(GuardError::Start { program, code: 126, message });
+            return Ok(());
+        }
+        let (id, deadline) = (job.id, job.deadline);
+        self.jobs = id;
+        self.job = Some(job);
+        let Command { program, args, env, cwd } = command;
+        let terminal_owner = terminal::owned().map(Pid::as_raw_pid);
+        let start = Start { job: id, program, args, env, cwd, deadline, terminal_owner };
+        self.link.send(&ToWatchdog::Start(Box::new(start)), None)
+    }
+
+    /// Nobody waits for the running child any more: it is killed, if that was not asked for already.
+    fn kill_abandoned(&self) -> io::Result<()> {
+        let Some(job) = &self.job else { return Ok(()) };
+        self.link.send(&ToWatchdog::Kill { job: job.id }, None)
+    }
+
+    /// Every renewal is also a question whether the watchdog is there. One that comes too late changes
+    /// nothing.
+    fn renew(&mut self, id: u64, deadline: u64) -> io::Result<()> {
+        let now = lease_now();
+        let Some(job) = self.job.as_mut().filter(|job| job.id == id) else { return Ok(()) };
+        if now >= before(job.deadline, self.options.stop_grace) {
+            return Ok(());
+        }
+        job.deadline = deadline;
+        self.pings += 1;
+        self.expect_answer();
+        self.link.send(&ToWatchdog::Renew { job: id, deadline, ping: self.pings }, None)
+    }
+
+    /// The first asker is told when all is over; the guard's own end asks again, for nobody.
+    fn close(&mut self, reply: ReplySender<()>) -> io::Result<()> {
+        self.closing.get_or_insert(reply);
+        if self.job.is_some() {
+            self.expect_answer();
+        }
+        self.kill_abandoned()
+    }
+
+    /// Sees the watchdog and everything below it dead, and then tells whoever waits. A watchdog that is asked
+    /// to leave does it by itself.
+    fn shutdown(self, asked: bool) {
+        let Self { options, link, mut watchdog, handle, other_children, job, closing, .. } = self;
+        drop(link);
+        if asked {
+            let mut fds = [PollFd::new(&handle, PollFlags::IN)];
+            let _ = poll(&mut fds, Some(&timespec(answer_timeout(&options))));
+        }
+        let left = asked && matches!(watchdog.try_wait(), Ok(Some(status)) if status.success());
+        if !left {
+            // Not reaped yet, so the pid is still its own.
+            let _ = watchdog.kill();
+            let _ = watchdog.wait();
+            // One that left as it should has seen everything below it dead; other guards have theirs here too.
+            tree::kill_all(other_children);
+        }
+        if let Some(job) = job {
+            let _ = job.ended.send(Ended::LOST);
+        }
+        if let Some(reply) = closing {
+            let _ = reply.send(Ok(()));
+        }
+    }
+}
+
+/// How long a silent watchdog is believed to be merely slow: well before the time it would have to act.
+fn answer_timeout(options: &GuardOptions) -> Duration {
+    (options.stop_grace / 2).max(MIN_ANSWER_TIMEOUT)
+}

@@ -1,0 +1,76 @@
+//! The command to run, and how the watchdog starts it.
+
+use std::ffi::OsString;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::{Command as StdCommand, Stdio};
+
+use rustix::process::{Pid, Signal, getpid, getppid, set_parent_process_death_signal, setpriority_process};
+use rustix::termios::tcsetpgrp;
+
+use crate::wire::Start;
+
+/// A program with its arguments, as the user wrote them.
+#[derive(Debug, Clone, Default)]
+pub struct Command {
+    /// The program; looked up in `PATH` if it has no slash.
+    pub program: OsString,
+    /// Its arguments.
+    pub args: Vec<OsString>,
+    /// Added to what children inherit; see [`environment`](super::environment).
+    pub env: Vec<(OsString, OsString)>,
+    /// Where to run it; the current directory at launch of the guard if none.
+    pub cwd: Option<PathBuf>,
+}
+
+/// Starts the command in a group of its own, bound to the life of this process, with priority `nice`.
+pub(crate) fn spawn(start: &Start, stdin: &OwnedFd, nice: i32) -> io::Result<Pid> {
+    let mut command = StdCommand::new(&start.program);
+    command.args(&start.args).envs(start.env.iter().map(|(name, value)| (name, value)));
+    command.stdin(Stdio::from(stdin.try_clone()?)).process_group(0);
+    if let Some(cwd) = &start.cwd {
+        command.current_dir(cwd);
+    }
+    let watchdog = getpid();
+    before_exec(&mut command, move || {
+        set_parent_process_death_signal(Some(Signal::KILL))?;
+        if getppid() != Some(watchdog) {
+            return Err(io::ErrorKind::BrokenPipe.into());
+        }
+        // Fails only where the raise of the watchdog's own priority failed too.
+        let _ = setpriority_process(None, nice);
+        Ok(())
+    });
+    Ok(Pid::from_child(&command.spawn()?))
+}
+
+/// Gives the terminal from `group` to `owner`, on behalf of a watchdog in neither.
+///
+/// Only a member of the foreground group may do that without being stopped (SIGTTOU), so that a copy of this
+/// process joins the group, does it, and is gone; there is nothing to execute.
+pub(crate) fn pass_terminal(terminal: &OwnedFd, group: Pid, owner: Pid) -> io::Result<()> {
+    let terminal = terminal.try_clone()?;
+    let mut command = StdCommand::new("/proc/self/exe");
+    command.process_group(group.as_raw_pid());
+    before_exec(&mut command, move || {
+        tcsetpgrp(terminal.as_fd(), owner)?;
+        Err(io::ErrorKind::Interrupted.into())
+    });
+    // It "fails" by design, after the work is done, and is reaped by the failing call.
+    let _ = command.spawn();
+    Ok(())
+}
+
+/// The one unsafe island: std has no other way to set the parent-death signal of a child.
+///
+/// A child that must die with the watchdog has to say so itself, between fork and exec. The alternative, an
+/// intermediate program that says it and then executes the command, has no descriptor on which to report a
+/// command that cannot be executed, and costs a second exec at every election.
+#[allow(unsafe_code)]
+fn before_exec(command: &mut StdCommand, work: impl FnMut() -> io::Result<()> + Send + Sync + 'static) {
+    // SAFETY: the watchdog has one thread, so the copy is consistent and no lock is held by another; and the
+    // two callers make only raw system calls: they neither allocate nor panic.
+    unsafe { command.pre_exec(work) };
+}

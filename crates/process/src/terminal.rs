@@ -1,0 +1,57 @@
+//! Who owns the terminal: while a child runs, its group does, so that Ctrl-C and reads reach it.
+
+use std::os::fd::OwnedFd;
+
+use rustix::process::{Pid, Signal, getpgid, getpgrp, getppid, getsid, kill_process_group};
+use rustix::stdio::stdin;
+use rustix::termios::{isatty, tcgetpgrp};
+
+use crate::spawn::pass_terminal;
+use crate::tree;
+
+/// This process's group, if it owns the terminal on its standard input and can therefore give it away.
+pub(crate) fn owned() -> Option<Pid> {
+    let group = getpgrp();
+    (isatty(stdin()) && tcgetpgrp(stdin()) == Ok(group)).then_some(group)
+}
+
+/// Gives the terminal from its owner to a child's group.
+pub(crate) fn give(terminal: &OwnedFd, owner: Pid, child: Pid) {
+    pass(terminal, owner, child);
+}
+
+/// Whether a child that this signal stopped was merely faster than the terminal, which it was given meanwhile.
+pub(crate) fn was_early(terminal: &OwnedFd, child: Pid, signal: i32) -> bool {
+    [Signal::TTIN, Signal::TTOU].map(Signal::as_raw).contains(&signal) && tcgetpgrp(terminal) == Ok(child)
+}
+
+/// Takes the terminal back from a dead child's group, which still exists because its leader is not reaped
+/// yet.
+pub(crate) fn take_back(terminal: &OwnedFd, child: Pid, owner: Pid) {
+    pass(terminal, child, owner);
+}
+
+/// Whether a shell with job control started this process's group, and can continue what it sees stopped: an ancestor
+/// of the same session, outside the group. (Without one the kernel ignores Ctrl-Z for the group.)
+pub fn has_shell() -> bool {
+    let group = getpgrp();
+    let mut above = getppid();
+    while let Some(pid) = above
+        && getpgid(Some(pid)) == Ok(group)
+    {
+        above = tree::parent(pid.as_raw_pid()).and_then(Pid::from_raw);
+    }
+    above.is_some_and(|pid| getsid(Some(pid)).is_ok_and(|session| Ok(session) == getsid(None)))
+}
+
+/// Stops this process and its whole group, as the shell that started them expects. Returns when it goes on.
+pub fn stop_own_group() {
+    let _ = kill_process_group(getpgrp(), Signal::STOP);
+}
+
+/// Passes the terminal on if `from` has it; if somebody else does, it is theirs.
+fn pass(terminal: &OwnedFd, from: Pid, to: Pid) {
+    if tcgetpgrp(terminal) == Ok(from) {
+        let _ = pass_terminal(terminal, from, to);
+    }
+}

@@ -1,0 +1,29 @@
+//! What stores have in common: for those who write one.
+//!
+//! | module | gives |
+//! |---|---|
+//! | [`watches`] | signals to every open watch of a namespace |
+//! | [`rules`] | the clauses that every write is checked against |
+//! | [`registers`] | registers in a map, for stores that keep them in memory |
+//! | [`thread`] | work on a thread of its own, that ends when the store is closed; waiting longer after each failure |
+//! | [`connection`] | a connection that is opened anew when it breaks, and notices another server behind it |
+//! | [`listener`] | a second connection, on which changes of others arrive |
+//! | [`liveness`] | locks that connections hold, and those of others that are watched |
+//! | [`params`] | parameters of URLs: timeouts, TLS |
+//! | [`plaintext`] | what to say about connections that are not encrypted |
+//! | [`hash`] | numbers of locks |
+//! | [`crypto`] | the provider of cryptography |
+
+pub mod connection;
+#[cfg(feature = "tls")]
+pub mod crypto;
+pub mod hash;
+pub mod listener;
+pub mod liveness;
+#[cfg(feature = "tls")]
+pub mod params;
+pub mod plaintext;
+pub mod registers;
+pub mod rules;
+pub mod thread;
+pub mod watches;

@@ -1,0 +1,147 @@
+//! The parameters of a server's URL that are ours and not of the client library: how long to wait for it, and how the
+//! connection is protected.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rustls::RootCertStore;
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject;
+
+use crate::StoreError;
+
+/// How long an operation may take if the URL does not say.
+const TIMEOUT: Duration = Duration::from_secs(2);
+
+/// Where systems keep the authorities that they trust.
+const SYSTEM_ROOTS: [&str; 4] = [
+    "/etc/ssl/certs/ca-certificates.crt",
+    "/etc/pki/tls/certs/ca-bundle.crt",
+    "/etc/ssl/ca-bundle.pem",
+    "/etc/ssl/cert.pem",
+];
+
+/// What a kind of store says when its URL cannot be read. Nothing that it says shows the URL.
+#[derive(Debug, Clone, Copy)]
+pub struct Grammar {
+    /// For messages.
+    pub store: &'static str,
+    /// How a URL looks.
+    pub usage: &'static str,
+    /// Whether tables are in schemas.
+    pub has_schema: bool,
+}
+
+/// The parameters that are ours.
+#[derive(Debug)]
+pub struct Params {
+    grammar: Grammar,
+    /// How long an operation may take.
+    pub timeout: Duration,
+    /// The schema of the tables.
+    pub schema: Option<String>,
+    /// Whether tables that are missing are made.
+    pub create: bool,
+    ca: Option<String>,
+    mode: Option<String>,
+}
+
+impl Params {
+    /// Takes ours out of a URL; gives the URL without them.
+    pub fn split(grammar: Grammar, url: &str) -> Result<(String, Self), StoreError> {
+        let (base, query) = url.split_once('?').unwrap_or((url, ""));
+        let mut own = Self { grammar, timeout: TIMEOUT, create: true, schema: None, ca: None, mode: None };
+        let mut rest = Vec::new();
+        for pair in query.split('&').filter(|pair| !pair.is_empty()) {
+            let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
+            match key {
+                "timeout" => own.timeout = grammar.timeout(value)?,
+                "create" => {
+                    own.create = value.parse().map_err(|_| grammar.refuse("create is true or false"))?
+                }
+                "ca" | "sslrootcert" => own.ca = Some(grammar.unescape(value)?),
+                "schema" if grammar.has_schema => own.schema = Some(grammar.unescape(value)?),
+                "sslmode" => own.mode = Some(grammar.unescape(value)?),
+                _ => rest.push(pair),
+            }
+        }
+        let base = if rest.is_empty() { base.to_owned() } else { format!("{base}?{}", rest.join("&")) };
+        Ok((base, own))
+    }
+
+    /// The file with the authorities that vouch for the server: encrypted and verified, or not at all, never one that
+    /// falls back to the other.
+    pub fn authorities(&self) -> Result<Option<PathBuf>, StoreError> {
+        let grammar = self.grammar;
+        match (self.mode.as_deref(), &self.ca) {
+            (None | Some("disable"), None) => Ok(None),
+            (Some("disable"), Some(_)) => {
+                Err(grammar.refuse("sslmode=disable and ca= contradict each other: leave one of them out"))
+            }
+            (None | Some("require" | "verify-ca" | "verify-full"), Some(ca)) => Ok(Some(ca.into())),
+            (Some("require" | "verify-ca" | "verify-full"), None) => {
+                let system = SYSTEM_ROOTS.iter().map(PathBuf::from).find(|path| path.is_file());
+                let none =
+                    "this system keeps no list of trusted authorities: name one with ca=/path/to/ca.pem";
+                system.ok_or_else(|| grammar.refuse(none)).map(Some)
+            }
+            (Some(_), _) => Err(grammar.refuse(
+                "sslmode must be disable, or verify-full (require and verify-ca mean the same here): a connection that \
+                 is only perhaps encrypted protects nothing",
+            )),
+        }
+    }
+}
+
+impl Grammar {
+    /// A URL that cannot be read.
+    #[must_use]
+    pub fn unreadable(self) -> StoreError {
+        self.refuse(self.usage)
+    }
+
+    /// Something that a person has to change in the URL.
+    pub fn refuse(self, message: impl Into<String>) -> StoreError {
+        StoreError::not_applied(self.store, message).permanent()
+    }
+
+    /// The authorities in a file.
+    pub fn roots(self, file: &Path) -> Result<RootCertStore, StoreError> {
+        let shown = file.display();
+        let cannot = |error: &dyn std::fmt::Display| {
+            self.refuse(format!("cannot read the authorities in {shown}: {error}"))
+        };
+        let mut roots = RootCertStore::empty();
+        for certificate in CertificateDer::pem_file_iter(file).map_err(|error| cannot(&error))? {
+            roots.add(certificate.map_err(|error| cannot(&error))?).map_err(|error| cannot(&error))?;
+        }
+        if roots.is_empty() {
+            return Err(self.refuse(format!("{shown} holds no certificate in PEM form")));
+        }
+        Ok(roots)
+    }
+
+    fn timeout(self, text: &str) -> Result<Duration, StoreError> {
+        let parsed = humantime::parse_duration(&self.unescape(text)?).ok();
+        parsed
+            .filter(|timeout| (Duration::from_millis(50)..=Duration::from_secs(60)).contains(timeout))
+            .ok_or_else(|| self.refuse("timeout must be a duration from 50ms to 60s, such as timeout=2s"))
+    }
+
+    fn unescape(self, text: &str) -> Result<String, StoreError> {
+        let mut bytes = Vec::with_capacity(text.len());
+        let mut rest = text.bytes();
+        while let Some(byte) = rest.next() {
+            if byte != b'%' {
+                bytes.push(byte);
+                continue;
+            }
+            let digit = |byte: Option<u8>| byte.and_then(|byte| char::from(byte).to_digit(16));
+            let (Some(high), Some(low)) = (digit(rest.next()), digit(rest.next())) else {
+                return Err(self.unreadable());
+            };
+            bytes.push(u8::try_from(high * 16 + low).unwrap_or_default());
+        }
+        String::from_utf8(bytes).map_err(|_| self.unreadable())
+    }
+}

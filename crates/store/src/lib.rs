@@ -1,0 +1,171 @@
+//! The store: a set of linearizable compare-and-set registers, and nothing more.
+//!
+//! Safety is argued once, above this line, and not once per database: whatever keeps the clauses of [`Store`] can
+//! carry elections. [`mod@conformance`] (a feature) has one test for each clause, for stores of your own too.
+//!
+//! Whoever writes a store depends on this crate alone: the contract is [`Store`], [`kit`] has what stores of servers have
+//! in common, and [`Backend`] makes a store known by its URL.
+
+mod backend;
+#[cfg(feature = "conformance")]
+pub mod conformance;
+pub mod entropy;
+mod error;
+pub mod kit;
+mod layer;
+mod liveness;
+mod memory;
+#[cfg(unix)]
+pub mod trust;
+mod value;
+
+pub use backend::{Backend, Mode, Opening, SetupRequest};
+pub use error::{Retry, StoreError, with_causes};
+pub use kit::rules::{MAX_BATCH, MAX_VALUE};
+pub use layer::Layer;
+pub use liveness::LivenessLocks;
+pub use memory::Memory;
+pub use value::Value;
+
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use futures_util::stream::BoxStream;
+pub use tenure_core::engine::Class;
+pub use tenure_core::record::LivenessLock;
+pub use tenure_core::{Epoch, Evidence, Fate, Key, Kind, Name, Query, SessionId, Takeover, Version};
+
+/// A register as it was found, its content not yet read.
+pub type Entry = tenure_core::Entry<Value>;
+/// One compare-and-set.
+pub type Write = tenure_core::Write<Value>;
+
+/// What became of one [`Write`] of a batch.
+#[derive(Debug)]
+pub enum Outcome {
+    /// The register had the expected version and has the new value now.
+    Applied,
+    /// It had another version; nothing was changed. What it holds, or nothing if it is absent.
+    Conflict(Option<Entry>),
+    /// It failed; [`StoreError::fate`] says what may be assumed.
+    Failed(StoreError),
+}
+
+/// What a store tells without being asked.
+#[derive(Debug, Clone)]
+pub enum Signal {
+    /// A register may have changed: read it. May be late, doubled, lost, or forged by anybody who reaches the channel; so it
+    /// says which register, and never what it holds.
+    Changed(Key),
+    /// Signals may have been missed.
+    Resync,
+    /// The store may have forgotten acknowledged writes: another server, an older state.
+    Forgot,
+    /// A process lives whose session, with this ttl, is not in these registers: the data was replaced under it.
+    UnknownLease(std::time::Duration),
+    /// Evidence that the owner of a session is gone.
+    Evidence(Evidence),
+}
+
+/// What a store is, as it sees itself now.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Description {
+    /// What it can promise about acknowledged writes.
+    pub class: Class,
+    /// Which server or file this is; another identity means other data.
+    pub identity: String,
+    /// What it is, for people: product, version, place. Never a secret.
+    pub about: String,
+    /// Whether [`Store::watch`] tells of changes at once; otherwise they are found at the next beat.
+    pub notifies: bool,
+    /// Whether processes of this host hold liveness locks, so that others see them die.
+    pub process_liveness_locks: bool,
+    /// Whether connections hold liveness locks, so that others see them drop.
+    pub connection_liveness_locks: bool,
+    /// The file that it is kept in on this host, if it is kept in one.
+    pub file: Option<PathBuf>,
+    /// What is wrong with it, or weaker than it could be, each with what to do about it.
+    pub remarks: Vec<String>,
+}
+
+/// Linearizable compare-and-set registers, kept by somebody else.
+///
+/// This is the least that a store must do; it is for those who write stores. Every operation names a *namespace*;
+/// two namespaces never touch.
+///
+/// # Contract
+///
+/// Reads
+/// - **R1** A read MUST return every register of the query that exists, once, with the version and the very
+///   bytes of one committed value; it MUST NOT return anything else. A key that is not returned is absent.
+/// - **R2** A read MUST NOT return a value that was never committed, or that was rolled back. It MAY return an
+///   older committed value only if the store is of [`Class::C`].
+/// - **R3** An empty query returns nothing and is not an error.
+///
+/// Writes
+/// - **W1** A write whose `expect` is not the current version MUST change nothing and MUST answer
+///   [`Outcome::Conflict`] with what the register holds, or none if it is absent.
+/// - **W2** Of many writes against one version, or against absence, exactly one MUST be applied.
+/// - **W3** The items of a batch are independent: a conflict of one MUST NOT keep another from being applied. There
+///   is one outcome for each item, in order.
+/// - **W4** `expect: None` matches only absence; `expect: Some(v)` MUST NOT match absence, not even after the
+///   register that had `v` was deleted.
+/// - **W5** `put: None` deletes. Deleting a role register MUST be refused, with [`Outcome::Failed`] and
+///   [`Fate::NotApplied`], or with a conflict if its version is another: tokens never go back.
+/// - **W6** A write that lowers the token of a register, or takes it away, MUST be refused in the same way, whatever
+///   version it expects.
+/// - **W7** The version stored is the one given in `put`, bit for bit; the value comes back byte for byte.
+/// - **W8** An acknowledged write MUST survive what [`Description::class`] promises: on class B the death of every
+///   client and of the server.
+/// - **W9** A batch may have up to [`MAX_BATCH`] items, and values up to [`MAX_VALUE`] bytes. What is larger MUST be
+///   carried out too, or refused with [`Fate::NotApplied`].
+///
+/// Failure
+/// - **F1** An error MUST carry [`Fate::Unknown`] unless it is proven that the write neither happened nor will.
+/// - **F2** After [`Fate::NotApplied`] the write MUST NOT take effect later.
+/// - **F3** Dropping the future of an operation abandons the answer, never half an operation; the store stays
+///   usable.
+/// - **F4** After [`Store::close`] every operation MUST fail at once with [`Fate::NotApplied`], and
+///   [`Store::watch`] streams end, as they do when the store is dropped.
+/// - **F5** No error, `Debug` or `Display` may show a secret.
+///
+/// Signals
+/// - **S1** If [`Description::notifies`], a committed write with `notify: true` MUST be signalled to every other open watch
+///   of that namespace, normally at once, and not before a read would show it: as [`Signal::Changed`], or as
+///   [`Signal::Resync`] if it was a deletion or one of very many. Several writes of one register MAY be signalled once, and
+///   a watch MAY also signal this store's own writes. A write with `notify: false` MUST NOT cause a signal.
+/// - **S2** A watch that may have missed signals MUST say [`Signal::Resync`]. A message that this store cannot have written
+///   MUST NOT cause more than that, and SHOULD cause nothing; [`Signal::Forgot`], [`Signal::UnknownLease`] and [`Signal::Evidence`] MUST NOT follow
+///   from what anybody else can send.
+/// - **S3** Signals MUST NOT cross namespaces.
+///
+/// Namespaces
+/// - **N1** Registers of one namespace are invisible in another, and names differ by every byte: `Node-A`,
+///   `node-a` and `node-a.` are three.
+#[async_trait]
+pub trait Store: fmt::Debug + fmt::Display + Send + Sync + 'static {
+    /// Reads some registers by name, and all of some kinds.
+    async fn read(&self, namespace: &Name, query: &Query) -> Result<Vec<Entry>, StoreError>;
+
+    /// Carries out some writes, each independent of the others.
+    async fn write(&self, namespace: &Name, writes: &[Write]) -> Result<Vec<Outcome>, StoreError>;
+
+    /// Tells of changes, and of evidence, from the moment of this call until it is dropped.
+    fn watch(&self, namespace: &Name) -> BoxStream<'static, Signal>;
+
+    /// Its liveness locks, if it has any: clauses E1 to E7 are of that trait.
+    fn liveness(&self) -> Option<&dyn LivenessLocks> {
+        None
+    }
+
+    /// What this store is, as it sees itself now.
+    async fn describe(&self) -> Result<Description, StoreError>;
+
+    /// Lets go of every connection and watch. Liveness locks of this process that were not released stay held (E1).
+    async fn close(&self);
+}
+
+/// A store shared by everything that uses it.
+pub type SharedStore = Arc<dyn Store>;

@@ -1,0 +1,114 @@
+//! The state of one tenure that the election loop shares with your code: whether leadership may be relied on now.
+//!
+//! A tenure rests on its session's deadline, an instant of the lease clock that each acknowledged beat moves on, and
+//! on a flag that the loop sets before it gives the role up. It ends without any message.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use tokio::sync::watch;
+
+use crate::clock::Clock;
+use crate::fault_injection::DriverFault;
+use crate::lead::StopRequest;
+use crate::{Name, Reason, SessionId, Time, Token};
+
+/// The deadline of one session, shared by everything that rests on it.
+#[derive(Debug)]
+pub(crate) struct SessionDeadline {
+    nanos: AtomicU64,
+    moved: watch::Sender<Time>,
+}
+
+impl SessionDeadline {
+    pub(crate) fn new() -> Arc<Self> {
+        Arc::new(Self { nanos: AtomicU64::new(0), moved: watch::Sender::new(Time(0)) })
+    }
+
+    pub(crate) fn set(&self, until: Time) {
+        self.nanos.store(until.0, Ordering::Release);
+        self.moved.send_replace(until);
+    }
+
+    pub(crate) fn get(&self) -> Time {
+        Time(self.nanos.load(Ordering::Acquire))
+    }
+
+    pub(crate) fn subscribe(&self) -> watch::Receiver<Time> {
+        self.moved.subscribe()
+    }
+}
+
+/// The phase of a tenure.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum TenurePhase {
+    /// It is held.
+    Held,
+    /// The work has to stop.
+    Stopping(StopRequest),
+    /// It is over.
+    Lost(Reason),
+}
+
+/// One tenure of this node.
+#[derive(Debug)]
+pub(crate) struct LeaseState {
+    pub(crate) role: Name,
+    pub(crate) token: Token,
+    pub(crate) session: SessionId,
+    pub(crate) deadline: Arc<SessionDeadline>,
+    pub(crate) clock: Arc<dyn Clock>,
+    revoked: AtomicBool,
+    /// The fault to inject, for the negative control.
+    pub(crate) fault: Option<DriverFault>,
+    /// Whether a guard was handed out for it, and not dropped yet.
+    pub(crate) taken: AtomicBool,
+    /// Whether the holder of the guard does no work under it.
+    pub(crate) idle: AtomicBool,
+    pub(crate) phase: watch::Sender<TenurePhase>,
+}
+
+impl LeaseState {
+    pub(crate) fn new(
+        role: Name,
+        token: Token,
+        session: SessionId,
+        deadline: Arc<SessionDeadline>,
+        clock: Arc<dyn Clock>,
+        fault: Option<DriverFault>,
+    ) -> Arc<Self> {
+        let (revoked, taken) = (AtomicBool::new(false), AtomicBool::new(false));
+        Arc::new(Self {
+            role,
+            token,
+            session,
+            deadline,
+            clock,
+            revoked,
+            fault,
+            taken,
+            idle: AtomicBool::new(false),
+            phase: watch::Sender::new(TenurePhase::Held),
+        })
+    }
+
+    /// Whether leadership may be relied on at this very moment.
+    #[inline]
+    pub(crate) fn check(&self) -> bool {
+        !self.revoked.load(Ordering::Acquire)
+            && (self.clock.now() < self.deadline.get() || DriverFault::BooleanGuard.is_injected(self.fault))
+    }
+
+    pub(crate) fn stop(&self, request: StopRequest) {
+        self.phase.send_replace(TenurePhase::Stopping(request));
+    }
+
+    /// Over: from here on `check` is false, whatever the clock says.
+    pub(crate) fn revoke(&self, reason: Reason) {
+        if DriverFault::NotRevoked.is_injected(self.fault) {
+            return;
+        }
+        self.revoked.store(true, Ordering::Release);
+        self.phase.send_replace(TenurePhase::Lost(reason));
+    }
+}

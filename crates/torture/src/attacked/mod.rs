@@ -1,0 +1,141 @@
+//! Private servers, and what can be done to each.
+//!
+//! What cannot be done on a machine that has no time is *not done*, and says why: a fault that failed proves nothing
+//! about leaders. A server that does not come back is another matter, and a panic.
+
+mod data_dir;
+mod peers;
+mod redis;
+mod sql;
+
+use std::io::{Read as _, Seek as _};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use tempfile::TempDir;
+
+use crate::fault::FaultKind;
+use crate::target::AttackedServer;
+use data_dir::DataDir;
+
+/// How long a server may take for something that it does in a moment.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Done; or why it could not be done.
+pub(crate) type FaultResult = Result<(), String>;
+
+/// A kind of server that this crate can start and attack.
+#[derive(Debug)]
+pub struct PrivateServer {
+    /// As `--private` spells it.
+    pub name: &'static str,
+    /// As `docs/evidence.md` calls it.
+    pub label: &'static str,
+    /// One line for `--help`.
+    pub about: &'static str,
+    start: fn(DataDir) -> Box<dyn AttackedServer>,
+}
+
+/// Every kind, one line each: torture, bench and `--help` find it here.
+#[rustfmt::skip]
+pub static PRIVATE_SERVERS: &[PrivateServer] = &[
+    PrivateServer { name: "sqlite", label: "SQLite", about: "The embedded store", start: |data| Box::new(Sqlite::start(data)) },
+    PrivateServer { name: "redis", label: "Redis", about: "Redis, durable", start: |data| Box::new(redis::Redis::start(data)) },
+    PrivateServer { name: "redis-failover", label: "Redis, Sentinel", about: "Redis with a replica and Sentinels: class C", start: |_| Box::new(redis::Failover::start()) },
+    PrivateServer { name: "postgres", label: "PostgreSQL", about: "PostgreSQL", start: |data| Box::new(sql::Sql::postgres(data)) },
+    PrivateServer { name: "mysql", label: "MariaDB", about: "MariaDB", start: |data| Box::new(sql::Sql::mysql(data)) },
+    PrivateServer { name: "peers", label: "Peers", about: "Three members of a group of peers", start: |data| Box::new(peers::Peers::start(data)) },
+];
+
+impl PrivateServer {
+    /// Starts a server of this kind, on a disk that can be full if that is wanted and possible.
+    pub(crate) fn start(&self, small_disk: bool) -> Box<dyn AttackedServer> {
+        (self.start)(DataDir::new(small_disk))
+    }
+
+    /// The kind of that name.
+    #[must_use]
+    pub fn find(name: &str) -> Option<&'static Self> {
+        PRIVATE_SERVERS.iter().find(|server| server.name == name)
+    }
+}
+
+/// A file, its companions and nothing else.
+struct Sqlite {
+    dir: TempDir,
+    data_dir: DataDir,
+}
+
+impl Sqlite {
+    fn start(data_dir: DataDir) -> Self {
+        Self { dir: data_dir.durable_folder(), data_dir }
+    }
+}
+
+impl AttackedServer for Sqlite {
+    fn url(&self) -> String {
+        format!("sqlite:{}", self.dir.path().join("tenure.db").display())
+    }
+
+    fn able(&self) -> &'static [FaultKind] {
+        &[FaultKind::Flush, FaultKind::DiskFull]
+    }
+
+    fn has_disk(&self) -> bool {
+        self.data_dir.has_disk()
+    }
+
+    fn inject(&mut self, kind: FaultKind, _: Duration) -> FaultResult {
+        if kind == FaultKind::DiskFull {
+            return self.data_dir.fill();
+        }
+        let entries = std::fs::read_dir(self.dir.path()).map_err(|error| error.to_string())?;
+        for entry in entries.flatten().filter(|entry| entry.path().is_file()) {
+            let _ = std::fs::remove_file(entry.path());
+        }
+        Ok(())
+    }
+
+    fn heal(&mut self, _: FaultKind) -> FaultResult {
+        self.data_dir.clear()
+    }
+}
+
+/// Waits for what comes in a moment.
+fn until(what: &str, mut done: impl FnMut() -> bool) -> FaultResult {
+    let began = Instant::now();
+    while !done() {
+        if began.elapsed() > PATIENCE {
+            return Err(format!("within {PATIENCE:?} it never was that {what}"));
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    Ok(())
+}
+
+/// A client's command. A server that never answers must not keep us from healing it.
+fn run(mut command: Command) -> FaultResult {
+    let log = tempfile::tempfile().and_then(|log| Ok((log.try_clone()?, log)));
+    let (said, mut log) = log.map_err(|error| format!("no temporary file: {error}"))?;
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(said);
+    let mut child = match command.spawn() {
+        Ok(child) => child,
+        Err(error) => return Err(format!("{command:?}: {error}; is the client installed?")),
+    };
+    let mut ended = None;
+    let in_time = until("the server answers its client", || {
+        ended = child.try_wait().ok().flatten();
+        ended.is_some()
+    });
+    if in_time.is_err() {
+        let _ = child.kill();
+        let _ = child.wait();
+    }
+    let mut words = String::new();
+    let _ = log.rewind().and_then(|()| log.read_to_string(&mut words));
+    match ended {
+        Some(status) if status.success() => Ok(()),
+        Some(_) => Err(format!("{command:?}: {}", words.trim_end())),
+        None => in_time,
+    }
+}

@@ -1,0 +1,84 @@
+//! What a torture follows from, and how it is ended early.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::Error;
+use crate::fault::FaultKind;
+use crate::member;
+
+/// How many roles there are.
+pub const ROLES: usize = 3;
+
+/// Everything that a torture follows from.
+#[derive(Debug, Clone)]
+pub struct TortureSettings {
+    /// How many nodes take part.
+    pub nodes: usize,
+    /// How long faults are injected.
+    pub lasts: Duration,
+    /// The ttl of the nodes; some differ if [`FaultKind::Mixed`] is among the kinds.
+    pub ttl: Duration,
+    /// The plan follows from it.
+    pub seed: u64,
+    /// The faults to inject.
+    pub kinds: Vec<FaultKind>,
+    /// How much longer than the bound a leaderless time may last.
+    pub allowance: Duration,
+}
+
+impl TortureSettings {
+    /// The longest ttl that any node has.
+    #[must_use]
+    pub fn longest_ttl(&self) -> Duration {
+        if self.kinds.contains(&FaultKind::Mixed) { member::LONGER.apply(self.ttl) } else { self.ttl }
+    }
+
+    /// A leader that died is replaced within this.
+    #[must_use]
+    pub fn bound(&self) -> Duration {
+        let settings =
+            tenure::TimingSettings { ttl: Some(self.longest_ttl()), ..tenure::TimingSettings::default() };
+        tenure::Timing::new(&settings).map_or(Duration::ZERO, |timing| timing.bounds().crash)
+    }
+
+    /// How long after a fault everything can be expected again: a lease that was known, and a quarantine.
+    #[must_use]
+    pub fn recovery(&self) -> Duration {
+        2 * self.longest_ttl() + Duration::from_secs(1)
+    }
+}
+
+/// Whether SIGINT or SIGTERM came. Installed before the first private server is started: a process that just died would
+/// leave it behind.
+#[derive(Debug, Clone)]
+pub struct StopSignal(Arc<AtomicBool>);
+
+impl StopSignal {
+    /// Installs the handlers.
+    ///
+    /// # Errors
+    /// If a handler cannot be installed.
+    pub fn listen() -> Result<Self, Error> {
+        let failed = |error: std::io::Error| Error::Failed(format!("cannot handle signals: {error}"));
+        let mut interrupt = signal(SignalKind::interrupt()).map_err(failed)?;
+        let mut terminate = signal(SignalKind::terminate()).map_err(failed)?;
+        let received = Arc::new(AtomicBool::new(false));
+        let stop = Self(received.clone());
+        tokio::spawn(async move {
+            tokio::select! {
+                _ = interrupt.recv() => {}
+                _ = terminate.recv() => {}
+            }
+            received.store(true, Ordering::Release);
+        });
+        Ok(stop)
+    }
+
+    pub(crate) fn is_received(&self) -> bool {
+        self.0.load(Ordering::Acquire)
+    }
+}

@@ -1,0 +1,168 @@
+//! A node that works and writes down all that the [judge](crate::judge) wants to know.
+//!
+//! It stands for some roles. Its work acts every few milliseconds for as long as it is let: it notes whether `check()`
+//! held, and now and then writes to the fence *without* asking, as a process would that was frozen right after it had
+//! asked. Half of the roles have work that winds down by itself; that of the others is dropped.
+
+use std::future::Future;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use futures_util::future::BoxFuture;
+use tenure::clock::lease_nanos;
+use tenure::event::{Event, EventKind};
+use tenure::{Lead, Node, NodeBuilder, SharedStore, WorkOutcome};
+
+use crate::judge::{NoteKind, NoteWriter};
+use crate::recorder::Recorder;
+
+/// How often the work acts, and how many acts there are for each fenced write.
+const ACT_INTERVAL: Duration = Duration::from_millis(10);
+const ACTS_PER_WRITE: u32 = 5;
+
+/// How long work that winds down by itself takes.
+const WIND_DOWN: Duration = Duration::from_millis(120);
+
+/// Where fenced writes go: role, token. Whether one was taken is noted there, by whoever decides.
+pub type Fence = Arc<dyn Fn(String, u64) -> BoxFuture<'static, ()> + Send + Sync>;
+
+/// A store whose role registers are watched, and that drops hints as long as that file exists.
+#[must_use]
+pub fn recorded(store: SharedStore, pen: &NoteWriter, hints_off: Option<PathBuf>) -> SharedStore {
+    Arc::new(Recorder::new(store, pen.clone(), hints_off))
+}
+
+/// Starts a node that notes what it tells. Its store should be [`recorded`].
+///
+/// # Errors
+/// If it does not start.
+pub async fn start(builder: NodeBuilder, pen: &NoteWriter) -> Result<Node, tenure::Error> {
+    let own = pen.clone();
+    let node = builder.listen(move |event| note_event(&own, event)).start().await?;
+    pen.note(NoteKind::Joined { ttl: u64::try_from(node.timing().ttl.as_millis()).unwrap_or(u64::MAX) });
+    Ok(node)
+}
+
+fn note_event(pen: &NoteWriter, event: &Event) {
+    let (token, more) = match &event.kind {
+        EventKind::Elected { token, .. } => (Some(*token), String::new()),
+        EventKind::Draining { token, reason, .. } | EventKind::Lost { token, reason, .. } => {
+            (Some(*token), reason.to_string())
+        }
+        EventKind::Stuck { token, .. } => (Some(*token), String::new()),
+        EventKind::Quarantined { millis } => (None, format!("for {millis} ms")),
+        EventKind::StoreFailed { error } | EventKind::LoopFailed { error } => (None, error.clone()),
+        _ => (None, String::new()),
+    };
+    let name = serde_json::to_value(&event.kind).ok();
+    let name = name.and_then(|value| Some(value.get("event")?.as_str()?.to_owned())).unwrap_or_default();
+    let (role, token) = (event.kind.role().map(ToString::to_string), token.map(|token| token.0));
+    pen.note(NoteKind::Told { sequence: event.sequence, event: name, role, token, more });
+}
+
+/// Stands for a role, works while it leads, and stands again, until the node is stopped. `winds_down`: the work ends by
+/// itself when it is told to; otherwise it is dropped.
+///
+/// # Errors
+/// If it cannot stand.
+pub async fn campaign(
+    node: Node,
+    role: String,
+    pen: NoteWriter,
+    fence: Fence,
+    winds_down: bool,
+) -> Result<(), tenure::Error> {
+    let candidate = node.candidate(&role).await?;
+    while let Some(tenure) = candidate.elected().await {
+        let (pen, fence) = (pen.clone(), fence.clone());
+        let work = move |lead: Lead| work(TenureWork::begin(lead, pen), fence, winds_down);
+        match tenure.hold(work).await {
+            WorkOutcome::Completed(()) | WorkOutcome::Lost(_) => {}
+        }
+    }
+    Ok(())
+}
+
+async fn work(working: TenureWork, fence: Fence, winds_down: bool) {
+    let acts = acts(&working, &fence);
+    if !winds_down {
+        return acts.await;
+    }
+    tokio::select! {
+        () = acts => {}
+        () = working.lead.draining() => {}
+    }
+    // Not at once, and not to be dropped either: whoever takes over must wait for it.
+    working.wind_down();
+}
+
+async fn acts(working: &TenureWork, fence: &Fence) {
+    let mut tick = tokio::time::interval(ACT_INTERVAL);
+    tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    let mut act = 0_u32;
+    loop {
+        let leads = working.act();
+        act += 1;
+        // A process that was frozen after it had asked writes when it wakes: so does this one.
+        if !leads || act.is_multiple_of(ACTS_PER_WRITE) {
+            fence(working.lead.role().to_string(), working.lead.token().0).await;
+        }
+        tick.tick().await;
+    }
+}
+
+/// Notes when work begins and when it ends, whatever ends it.
+struct TenureWork {
+    lead: Lead,
+    pen: NoteWriter,
+}
+
+impl TenureWork {
+    fn begin(lead: Lead, pen: NoteWriter) -> Self {
+        let working = Self { lead, pen };
+        working.note(true);
+        working
+    }
+
+    fn note(&self, on: bool) {
+        self.pen.note(NoteKind::Work { role: self.lead.role().to_string(), token: self.lead.token().0, on });
+    }
+
+    /// The clock is read before leadership is asked, and the deadline after.
+    fn act(&self) -> bool {
+        let t = lease_nanos();
+        let leads = self.lead.check();
+        let until = self.lead.deadline().0;
+        let (role, token) = (self.lead.role().to_string(), self.lead.token().0);
+        self.pen.note_at(t, NoteKind::Act { role, token, leads, until });
+        leads
+    }
+}
+
+impl TenureWork {
+    fn wind_down(&self) {
+        let began = Instant::now();
+        while began.elapsed() < WIND_DOWN {
+            self.act();
+            std::thread::sleep(ACT_INTERVAL);
+        }
+    }
+}
+
+impl Drop for TenureWork {
+    fn drop(&mut self) {
+        self.note(false);
+    }
+}
+
+/// A fence that takes nothing and notes nothing.
+#[must_use]
+pub fn no_fence() -> Fence {
+    Arc::new(|_, _| Box::pin(std::future::ready(())) as BoxFuture<'static, ()>)
+}
+
+/// Runs a future and forgets what it gives: for fences.
+pub fn ignore<T>(future: impl Future<Output = T> + Send + 'static) -> BoxFuture<'static, ()> {
+    Box::pin(async move { _ = future.await })
+}

@@ -1,0 +1,289 @@
+//! The tree stays readable: lengths, headers, words. An ordinary test, so that nobody has to remember.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+const FILE_LINES: usize = 800;
+const FUNCTION_LINES: usize = 70;
+const PAGE_WORDS: usize = 2_000;
+const PAGE_COLUMNS: usize = 110;
+const PARAGRAPH_LINES: usize = 6;
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().expect("the workspace is there")
+}
+
+/// Every file of the tree with one of these endings.
+fn files(endings: &[&str]) -> Vec<(String, String)> {
+    let mut found = Vec::new();
+    let mut folders = vec![root()];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(&folder).expect("a readable folder").flatten() {
+            let (path, name) = (entry.path(), entry.file_name().to_string_lossy().into_owned());
+            if path.is_dir() && !["target", ".git"].contains(&name.as_str()) {
+                folders.push(path);
+            } else if endings.iter().any(|ending| name.ends_with(ending)) {
+                let shown = path.strip_prefix(root()).unwrap_or(&path).display().to_string();
+                found.push((shown, fs::read_to_string(&path).expect("text")));
+            }
+        }
+    }
+    found.sort();
+    assert!(!found.is_empty(), "there is something to look at");
+    found
+}
+
+/// This file names what others must not.
+fn files_but_this(endings: &[&str]) -> Vec<(String, String)> {
+    files(endings).into_iter().filter(|(path, _)| !path.ends_with("torture/tests/tidy.rs")).collect()
+}
+
+fn report(faults: &[String]) {
+    assert!(faults.is_empty(), "\n{}", faults.join("\n"));
+}
+
+#[test]
+fn no_file_is_too_long() {
+    let long = |(path, text): (String, String)| {
+        let lines = text.lines().count();
+        (lines > FILE_LINES).then(|| format!("{path}: {lines} lines, {FILE_LINES} at most"))
+    };
+    report(&files(&[".rs"]).into_iter().filter_map(long).collect::<Vec<_>>());
+}
+
+#[test]
+fn no_function_is_too_long() {
+    let mut faults = Vec::new();
+    for (path, text) in files(&[".rs"]) {
+        for (line, length) in functions(&text) {
+            if length > FUNCTION_LINES {
+                faults.push(format!("{path}:{line}: a function of {length} lines, {FUNCTION_LINES} at most"));
+            }
+        }
+    }
+    report(&faults);
+}
+
+/// Where functions begin, and how long they are, as rustfmt lays them out: the closing brace is as deep as the `fn`.
+fn functions(text: &str) -> Vec<(usize, usize)> {
+    let lines: Vec<&str> = text.lines().collect();
+    let mut found = Vec::new();
+    for (index, line) in lines.iter().enumerate() {
+        let code = line.trim_start();
+        let is_function = !code.starts_with("//") && (code.starts_with("fn ") || code.contains(" fn "));
+        let depth = line.len() - code.len();
+        let end = format!("{}}}", " ".repeat(depth));
+        // A declaration without a body has no length.
+        let ends = |line: &&str| line.ends_with('{') || line.ends_with(';') || line.ends_with('}');
+        let has_body = lines[index..].iter().find(|line| ends(line)).is_some_and(|line| line.ends_with('{'));
+        if is_function
+            && has_body
+            && let Some(length) = lines[index..].iter().position(|line| **line == end)
+        {
+            found.push((index + 1, length + 1));
+        }
+    }
+    found
+}
+
+#[test]
+fn every_module_says_what_it_is() {
+    let silent = |(path, text): (String, String)| {
+        let first = text.lines().find(|line| !line.trim().is_empty() && !line.starts_with("#!"));
+        (!first.is_some_and(|line| line.starts_with("//!")))
+            .then(|| format!("{path}: does not begin with //!"))
+    };
+    report(&files(&[".rs"]).into_iter().filter_map(silent).collect::<Vec<_>>());
+}
+
+#[test]
+fn nothing_is_left_for_later_and_no_test_is_skipped() {
+    let marks = ["TODO", "FIXME", "unimplemented!(", "todo!(", "#[ignore", "dbg!("];
+    let mut faults = Vec::new();
+    for (path, text) in files_but_this(&[".rs", ".md", ".toml", "test", "run"]) {
+        for mark in marks.iter().filter(|mark| text.contains(**mark)) {
+            faults.push(format!("{path}: {mark}"));
+        }
+    }
+    report(&faults);
+}
+
+#[test]
+fn no_path_of_a_machine_and_no_registry_is_named() {
+    let banned = ["/work/", "crates.io"];
+    let mut faults = Vec::new();
+    for (path, text) in files_but_this(&[".rs", ".md", ".toml", "test", "run", "fix"]) {
+        let text = text.to_lowercase();
+        for word in banned.iter().filter(|word| text.contains(**word)) {
+            faults.push(format!("{path}: {word}"));
+        }
+    }
+    report(&faults);
+}
+
+/// README's snippets are parts of one program that is compiled.
+#[test]
+fn the_code_of_the_readme_compiles() {
+    let bare = |text: &str| text.split_whitespace().collect::<String>();
+    let example =
+        bare(&fs::read_to_string(root().join("crates/tenure/examples/readme.rs")).expect("it is there"));
+    let readme = fs::read_to_string(root().join("README.md")).expect("it is there");
+    let snippets: Vec<&str> =
+        readme.split("```rust\n").skip(1).filter_map(|rest| rest.split("```").next()).collect();
+    assert!(snippets.len() >= 3, "{} snippets", snippets.len());
+    let missing = snippets.into_iter().filter(|snippet| !example.contains(&bare(snippet)));
+    report(
+        &missing.map(|snippet| format!("examples/readme.rs does not have:\n{snippet}")).collect::<Vec<_>>(),
+    );
+}
+
+/// The page without its code blocks: what they show is no link and no heading.
+fn prose(page: &str) -> String {
+    let mut in_code = false;
+    let shown = page.lines().filter(|line| {
+        let fence = line.trim_start().starts_with("```");
+        in_code ^= fence;
+        !in_code && !fence
+    });
+    shown.collect::<Vec<_>>().join("\n")
+}
+
+/// What the links of a page lead to.
+fn links(page: &str) -> Vec<String> {
+    let prose = prose(page);
+    prose.split("](").skip(1).filter_map(|rest| rest.split(')').next()).map(str::to_owned).collect()
+}
+
+/// The anchors of a page, made from its headings as GitHub and mdBook make them.
+fn anchors(page: &str) -> Vec<String> {
+    let mut found: Vec<String> = Vec::new();
+    for heading in prose(page).lines().filter(|line| line.starts_with('#')) {
+        let text = heading.trim_start_matches('#').trim().to_lowercase().replace(' ', "-");
+        let anchor: String = text.chars().filter(|c| c.is_alphanumeric() || "-_".contains(*c)).collect();
+        let repeated = found.iter().filter(|other| **other == anchor).count();
+        found.push(if repeated == 0 { anchor } else { format!("{anchor}-{repeated}") });
+    }
+    found
+}
+
+#[test]
+fn every_link_leads_to_a_file_and_to_a_heading_of_it() {
+    let mut faults = Vec::new();
+    for (path, text) in files(&[".md"]) {
+        let page = root().join(&path);
+        for link in links(&text).into_iter().filter(|link| !link.contains("://")) {
+            let (file, anchor) = link.split_once('#').unwrap_or((&link, ""));
+            let target = if file.is_empty() { page.clone() } else { page.with_file_name("").join(file) };
+            if !target.exists() {
+                faults.push(format!("{path}: {link}: there is no such file"));
+            } else if !anchor.is_empty()
+                && !anchors(&fs::read_to_string(&target).unwrap_or_default()).contains(&anchor.to_owned())
+            {
+                faults.push(format!("{path}: {link}: there is no such heading"));
+            }
+        }
+    }
+    report(&faults);
+}
+
+/// What a page calls `crates/…` or `stores/…` is there, so that a file that moves takes its readers along.
+#[test]
+fn every_path_that_a_page_names_is_there() {
+    let mut faults = Vec::new();
+    for (path, text) in pages() {
+        for named in prose(&text).split('`').skip(1).step_by(2) {
+            let is_path = ["crates/", "stores/", "docs/", "deploy/", "examples/"]
+                .iter()
+                .any(|room| named.starts_with(room));
+            let is_pattern = named.contains(['*', '<', ' ']) || named.contains("NAME");
+            if is_path && !is_pattern && !root().join(named).exists() {
+                faults.push(format!("{path}: there is no {named}"));
+            }
+        }
+    }
+    report(&faults);
+}
+
+/// Pages that people read from top to bottom. Lists of bugs, figures and decisions are for looking up.
+fn pages() -> Vec<(String, String)> {
+    let front = ["README.md", "SAFETY.md", "SECURITY.md", "ARCHITECTURE.md", "CONTRIBUTING.md"];
+    let is_page = |path: &str| match path.strip_prefix("docs/") {
+        Some(page) => page.contains('/') && !page.starts_with("adr/"),
+        None => front.contains(&path),
+    };
+    files(&[".md"]).into_iter().filter(|(path, _)| is_page(path)).collect()
+}
+
+/// Lengths of the paragraphs of a page, in lines; an item of a list is a paragraph.
+fn paragraphs(prose: &str) -> Vec<usize> {
+    let mut lengths = vec![0];
+    for line in prose.lines().map(str::trim_start) {
+        let number = line.trim_start_matches(|c: char| c.is_ascii_digit());
+        let is_item = line.starts_with("- ") || (number != line && number.starts_with(". "));
+        let is_between = line.is_empty() || line.starts_with(['#', '|']);
+        match lengths.last_mut() {
+            Some(length) if !is_between && !is_item => *length += 1,
+            _ => lengths.push(usize::from(is_item)),
+        }
+    }
+    lengths
+}
+
+#[test]
+fn no_page_is_too_long_nor_its_lines_and_paragraphs() {
+    let mut faults = Vec::new();
+    for (path, text) in pages() {
+        let prose = prose(&text);
+        let lines: Vec<&str> = prose.lines().filter(|line| !line.trim_start().starts_with('|')).collect();
+        let words: usize = lines.iter().map(|line| line.split_whitespace().count()).sum();
+        if words > PAGE_WORDS {
+            faults.push(format!("{path}: {words} words beside tables, {PAGE_WORDS} at most: split it"));
+        }
+        let wide = lines.iter().filter(|line| line.chars().count() > PAGE_COLUMNS);
+        faults.extend(wide.map(|line| format!("{path}: more than {PAGE_COLUMNS} columns: {line}")));
+        let longest = paragraphs(&prose).into_iter().max().unwrap_or(0);
+        if longest > PARAGRAPH_LINES {
+            faults.push(format!("{path}: a paragraph of {longest} lines, {PARAGRAPH_LINES} at most"));
+        }
+    }
+    report(&faults);
+}
+
+/// `mdbook build` makes a site of the pages that `docs/SUMMARY.md` lists.
+#[test]
+fn every_page_and_every_decision_is_in_the_book_once() {
+    let summary = fs::read_to_string(root().join("docs/SUMMARY.md")).expect("docs/SUMMARY.md is there");
+    let listed = links(&summary);
+    let mut faults = Vec::new();
+    for (path, _) in files(&[".md"]) {
+        let Some(page) = path.strip_prefix("docs/").filter(|page| *page != "SUMMARY.md") else { continue };
+        match listed.iter().filter(|link| *link == page).count() {
+            1 => {}
+            times => faults.push(format!("docs/SUMMARY.md lists {page} {times} times")),
+        }
+    }
+    report(&faults);
+}
+
+/// Each cell of the threat model names tests, and they are there.
+#[test]
+fn every_attacker_has_tests_that_there_are() {
+    let text = fs::read_to_string(root().join("SECURITY.md")).expect("SECURITY.md is there");
+    let sources: String = files(&[".rs"]).into_iter().map(|(_, text)| text).collect();
+    let table = text.lines().skip_while(|line| !line.starts_with("| attacker")).skip(2);
+    let rows: Vec<&str> = table.take_while(|line| line.starts_with('|')).collect();
+    assert!(!rows.is_empty(), "the threat model is there");
+    let mut faults = Vec::new();
+    for row in rows {
+        let cells: Vec<&str> = row.trim_matches('|').split(" | ").collect();
+        let shown = cells.last().copied().unwrap_or_default();
+        let names: Vec<&str> =
+            shown.split('`').skip(1).step_by(2).filter(|name| name.contains('_')).collect();
+        let missing = names.iter().filter(|name| !sources.contains(&format!("fn {name}(")));
+        faults.extend(missing.map(|name| format!("SECURITY.md: there is no test {name}")));
+        if names.is_empty() {
+            faults.push(format!("SECURITY.md: {} has no test", cells[0]));
+        }
+    }
+    report(&faults);
+}

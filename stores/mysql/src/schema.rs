@@ -1,0 +1,163 @@
+//! The tables, made on first use where this user may.
+
+use std::time::Duration;
+
+use mysql_async::Conn;
+use mysql_async::prelude::Queryable;
+
+use super::settings::MysqlSettings;
+use super::{STORE, error};
+use tenure_store::{SetupRequest, StoreError};
+
+/// The tables, the view, the triggers, as the `mysql` client reads them.
+pub(super) const DDL: &str = include_str!("schema.sql");
+
+/// What a user needs who does not make them.
+pub(super) const GRANTS: &str = include_str!("grants.sql");
+
+/// What `tenure schema` prints. Without a database before the names, they are of the one that is in use.
+pub(super) fn setup(request: &SetupRequest<'_>) -> String {
+    let grants = GRANTS.replace("`DATABASE`.", "").replace("'USER'", &format!("'{}'", request.user));
+    format!("{DDL}\n{grants}")
+}
+
+/// The schema version that this build speaks.
+const CURRENT: i64 = 1;
+
+/// With the binary log on, only some may make triggers; the rest is worth having without them.
+const NO_TRIGGERS: [u16; 3] = [1419, 1227, 1142];
+
+/// Makes the tables if they are missing, and refuses those of a newer version. Gives the id of these tables, and the number
+/// of the last notification.
+pub(super) async fn ensure(
+    conn: &mut Conn,
+    settings: &MysqlSettings,
+    is_galera: bool,
+) -> Result<(String, u64), StoreError> {
+    let failed = |error| error::connecting(&settings.place, &error);
+    let mut found = look(conn).await;
+    let missing = |error: &mysql_async::Error| error::code(error) == Some(error::NO_TABLE);
+    if found.as_ref().map_or_else(missing, Option::is_none) {
+        if !settings.create {
+            return Err(StoreError::unused(STORE, &format!("{} has no tables of tenure", settings.place)));
+        }
+        make(conn, settings, is_galera).await?;
+        found = look(conn).await;
+    }
+    let found = found.map_err(failed)?;
+    let Some((version, id, seq)) = found else {
+        let message =
+            format!("{}: tenure_schema or tenure_notifier is empty: run the DDL again", settings.place);
+        return Err(StoreError::not_applied(STORE, message).permanent());
+    };
+    if version != CURRENT {
+        let message = format!(
+            "{}: the tables were made by another version of tenure (schema {version}; this one knows {CURRENT}): use that \
+             version, or another database",
+            settings.place
+        );
+        return Err(StoreError::not_applied(STORE, message).permanent());
+    }
+    Ok((id, seq))
+}
+
+async fn look(conn: &mut Conn) -> mysql_async::Result<Option<(i64, String, u64)>> {
+    conn.query_first("SELECT s.version, s.id, b.seq FROM tenure_schema s JOIN tenure_notifier b").await
+}
+
+/// Nodes that start at the same time make them one after the other. The row that says that they are there comes late, so
+/// that whoever finds it finds the rest.
+async fn make(conn: &mut Conn, settings: &MysqlSettings, is_galera: bool) -> Result<(), StoreError> {
+    let failed = |error| error::connecting(&settings.place, &error);
+    let turn = format!("DO GET_LOCK(CONCAT('tenure schema ', LEFT(DATABASE(), 40)), {})", WAIT);
+    conn.query_drop(turn).await.map_err(failed)?;
+    // Somebody may have made them meanwhile; making them again would hold up everybody who uses them.
+    let made = if matches!(look(conn).await, Ok(Some(_))) { Ok(()) } else { make_now(conn, is_galera).await };
+    conn.query_drop("DO RELEASE_ALL_LOCKS()").await.map_err(failed)?;
+    made.map_err(failed)
+}
+
+/// Locks are local to a member of a Galera cluster, and two members that make the view at the same time stand still for
+/// good. What is in one order for all of them is the making of tables: whoever makes this one makes the rest.
+async fn make_now(conn: &mut Conn, is_galera: bool) -> mysql_async::Result<()> {
+    if !is_galera {
+        return carry_out(conn).await;
+    }
+    loop {
+        let age: Option<i64> = conn.query_first(TURN).await?;
+        match age {
+            Some(age) if age > ABANDONED => conn.query_drop("DROP TABLE IF EXISTS tenure_making").await?,
+            Some(_) => {}
+            None => match conn.query_drop("CREATE TABLE tenure_making (one TINYINT) ENGINE = InnoDB").await {
+                Err(error) if error::code(&error) == Some(error::TABLE_EXISTS) => {}
+                Err(error) => return Err(error),
+                Ok(()) => break,
+            },
+        }
+        tokio::time::sleep(AGAIN).await;
+        if matches!(look(conn).await, Ok(Some(_))) {
+            return Ok(());
+        }
+    }
+    let made = carry_out(conn).await;
+    let done = conn.query_drop("DROP TABLE IF EXISTS tenure_making").await;
+    made.and(done)
+}
+
+/// For how many seconds somebody has been making the tables.
+const TURN: &str = "SELECT TIMESTAMPDIFF(SECOND, CREATE_TIME, NOW()) FROM information_schema.TABLES \
+    WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME = 'tenure_making'";
+
+/// Whoever has not made them after so many seconds is gone.
+const ABANDONED: i64 = 30;
+
+const AGAIN: Duration = Duration::from_millis(50);
+
+async fn carry_out(conn: &mut Conn) -> mysql_async::Result<()> {
+    for statement in statements(DDL) {
+        if let Err(error) = conn.query_drop(&statement).await {
+            let trigger = statement.contains("TRIGGER");
+            if !(trigger && error::code(&error).is_some_and(|code| NO_TRIGGERS.contains(&code))) {
+                return Err(error);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// How long others may take to make them, in seconds.
+const WAIT: u32 = 10;
+
+/// The statements of a script, which may change its delimiter on the way, as the `mysql` client reads it.
+fn statements(script: &str) -> Vec<String> {
+    let (mut found, mut statement, mut delimiter) = (Vec::new(), String::new(), ";");
+    let is_text = |line: &&str| !line.trim().is_empty() && !line.trim_start().starts_with("--");
+    for line in script.lines().filter(is_text) {
+        if let Some(other) = line.strip_prefix("DELIMITER ") {
+            delimiter = other.trim();
+            continue;
+        }
+        let whole = line.trim_end().strip_suffix(delimiter);
+        statement.push_str(whole.unwrap_or(line));
+        statement.push('\n');
+        if whole.is_some() {
+            found.push(std::mem::take(&mut statement));
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_script_is_cut_where_the_client_would_cut_it() {
+        let cut = statements("-- x;\nA\n b;\nDELIMITER //\nC; d;\nE //\nDELIMITER ;\nF;\n");
+        assert_eq!(cut, ["A\n b\n", "C; d;\nE \n", "F\n"]);
+        assert!(statements(DDL).iter().all(|one| one.starts_with("CREATE")
+            || one.starts_with("INSERT")
+            || one.starts_with("DROP TRIGGER")));
+        assert_eq!(statements(GRANTS).len(), 5);
+    }
+}

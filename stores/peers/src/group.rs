@@ -1,0 +1,89 @@
+//! A group as people see it, and what is to be said about it.
+
+use super::frame::{GroupView, MemberView};
+
+/// A group, as whoever was asked sees it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Group {
+    /// What names it for ever; none as long as nobody was ever elected.
+    pub id: Option<String>,
+    /// Its members, in the order of their addresses.
+    pub members: Vec<GroupMember>,
+}
+
+/// A member of a group.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct GroupMember {
+    /// Where it is.
+    pub address: String,
+    /// Whether it counts for a majority; a new member does when it has caught up.
+    pub votes: bool,
+    /// Whether it stores and votes, but leaves the Raft leadership to others.
+    pub voting_only: bool,
+    /// Whether it leads the Raft group now. Who leads a role is another question.
+    pub leads: bool,
+    /// Whether whoever was asked has a connection to it.
+    pub reached: bool,
+}
+
+impl From<GroupView> for Group {
+    fn from(group_view: GroupView) -> Self {
+        let leader = group_view.leader;
+        let member = |member: MemberView| GroupMember {
+            leads: member.id == leader,
+            address: member.address,
+            votes: member.votes,
+            voting_only: member.voting_only,
+            reached: member.reached,
+        };
+        let mut members: Vec<GroupMember> = group_view.members.into_iter().map(member).collect();
+        members.sort_by(|a, b| a.address.cmp(&b.address));
+        Self { id: (group_view.group != 0).then(|| format!("{:032x}", group_view.group)), members }
+    }
+}
+
+/// What is wrong with a group, or weaker than it could be.
+pub(super) fn remarks(group: &Group) -> Vec<String> {
+    let voters = group.members.iter().filter(|member| member.votes).count();
+    let mut remarks = Vec::new();
+    match voters {
+        1 => remarks.push(
+            "one member alone: when it is down, nobody leads; make it three with `tenure peers add`".to_owned(),
+        ),
+        2 => remarks.push(
+            "two members: when either is down, nobody leads, which is less than one alone can do; add a third, which \
+             may be a small one that only stores (`tenure peers serve` with voting-only=true)"
+                .to_owned(),
+        ),
+        even if even % 2 == 0 => remarks.push(format!(
+            "{even} members bear the loss of {}, as {} do: one more, or one fewer, is better",
+            even / 2 - 1,
+            even - 1
+        )),
+        _ => {}
+    }
+    if voters > 0 && group.members.iter().filter(|member| member.votes).all(|member| member.voting_only) {
+        remarks.push(
+            "every member is voting-only, so one has to lead the group all the same: leave voting-only=true out for the \
+             others"
+                .to_owned(),
+        );
+    }
+    let quiet: Vec<&str> =
+        group.members.iter().filter(|member| !member.reached).map(|member| member.address.as_str()).collect();
+    if !quiet.is_empty() {
+        remarks.push(format!("not reached now: {}; start them, or look at the network", quiet.join(", ")));
+    }
+    let learning: Vec<&str> =
+        group.members.iter().filter(|member| !member.votes).map(|member| member.address.as_str()).collect();
+    if !learning.is_empty() {
+        remarks.push(format!("not voting yet: {}; each does when it has caught up", learning.join(", ")));
+    }
+    if !group.members.iter().any(|member| member.leads) {
+        remarks
+            .push("no majority is in touch, so nothing can be written: start more of the members".to_owned());
+    }
+    remarks
+}
