@@ -2,16 +2,16 @@
 
 use std::os::fd::OwnedFd;
 
-use rustix::process::{Pid, Signal, getpgid, getpgrp, getppid, getsid, kill_process_group};
+use rustix::process::{Pid, Signal, getpid, kill_current_process_group};
 use rustix::stdio::stdin;
 use rustix::termios::{isatty, tcgetpgrp};
 
 use crate::spawn::pass_terminal;
-use crate::tree;
+use crate::tree::Place;
 
 /// This process's group, if it owns the terminal on its standard input and can therefore give it away.
 pub(crate) fn owned() -> Option<Pid> {
-    let group = getpgrp();
+    let group = Pid::from_raw(Place::of(getpid().as_raw_pid())?.group)?;
     (isatty(stdin()) && tcgetpgrp(stdin()) == Ok(group)).then_some(group)
 }
 
@@ -34,19 +34,19 @@ pub(crate) fn take_back(terminal: &OwnedFd, child: Pid, owner: Pid) {
 /// Whether a shell with job control started this process's group, and can continue what it sees stopped: an ancestor
 /// of the same session, outside the group. (Without one the kernel ignores Ctrl-Z for the group.)
 pub fn has_shell() -> bool {
-    let group = getpgrp();
-    let mut above = getppid();
-    while let Some(pid) = above
-        && getpgid(Some(pid)) == Ok(group)
+    let Some(own) = Place::of(getpid().as_raw_pid()) else { return false };
+    let mut above = Place::of(own.parent);
+    while let Some(place) = above
+        && place.group == own.group
     {
-        above = tree::parent(pid.as_raw_pid()).and_then(Pid::from_raw);
+        above = Place::of(place.parent);
     }
-    above.is_some_and(|pid| getsid(Some(pid)).is_ok_and(|session| Ok(session) == getsid(None)))
+    above.is_some_and(|place| place.session == own.session)
 }
 
 /// Stops this process and its whole group, as the shell that started them expects. Returns when it goes on.
 pub fn stop_own_group() {
-    let _ = kill_process_group(getpgrp(), Signal::STOP);
+    let _ = kill_current_process_group(Signal::STOP);
 }
 
 /// Passes the terminal on if `from` has it; if somebody else does, it is theirs.

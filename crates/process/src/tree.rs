@@ -31,8 +31,8 @@ pub(crate) fn signal_all(signal: Signal, except: &SignalExceptions) {
     for pid in &family {
         let Some(target) = Pid::from_raw(*pid) else { continue };
         let Ok(handle) = pidfd_open(target, PidfdFlags::empty()) else { continue };
-        let Some((parent, group)) = parent_and_group(*pid) else { continue };
-        if (parent == root || family.contains(&parent)) && Some(group) != excepted {
+        let Some(place) = Place::of(*pid) else { continue };
+        if (place.parent == root || family.contains(&place.parent)) && Some(place.group) != excepted {
             // A failure means that it is gone, or not ours to kill; the caller looks again either way.
             let _ = pidfd_send_signal(&handle, signal);
         }
@@ -105,20 +105,31 @@ fn children(pid: i32) -> Vec<i32> {
 fn children_by_scan(pid: i32) -> Vec<i32> {
     let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
     let pids = entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
-    pids.filter(|candidate| parent(*candidate) == Some(pid)).collect()
+    pids.filter(|candidate| Place::of(*candidate).is_some_and(|place| place.parent == pid)).collect()
 }
 
-/// The parent of a process.
-pub(crate) fn parent(pid: i32) -> Option<i32> {
-    Some(parent_and_group(pid)?.0)
+/// Where a process stands among the others.
+///
+/// 0 stands for what the PID namespace of this process has no number for, such as the session that started a container.
+/// (The system calls answer 0 too; `rustix` takes that for a pid, which no process has.)
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Place {
+    pub(crate) parent: i32,
+    pub(crate) group: i32,
+    pub(crate) session: i32,
 }
 
-/// Of a process; its name in parentheses may contain anything, so that the fields count from its end.
-fn parent_and_group(pid: i32) -> Option<(i32, i32)> {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    let (_, fields) = stat.rsplit_once(')')?;
-    let mut fields = fields.split_ascii_whitespace().skip(1);
-    Some((fields.next()?.parse().ok()?, fields.next()?.parse().ok()?))
+impl Place {
+    pub(crate) fn of(pid: i32) -> Option<Self> {
+        Self::parse(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
+    }
+
+    /// The name in parentheses may contain anything, so that the fields count from its end.
+    fn parse(stat: &str) -> Option<Self> {
+        let (_, fields) = stat.rsplit_once(')')?;
+        let mut numbers = fields.split_ascii_whitespace().skip(1).map(|field| field.parse().ok());
+        Some(Self { parent: numbers.next()??, group: numbers.next()??, session: numbers.next()?? })
+    }
 }
 
 #[cfg(test)]
@@ -133,9 +144,15 @@ mod tests {
         let pid = i32::try_from(child.id()).unwrap();
         assert!(own_children().contains(&pid));
         assert!(children_by_scan(getpid().as_raw_pid()).contains(&pid));
-        assert_eq!(parent(pid), Some(getpid().as_raw_pid()));
+        assert_eq!(Place::of(pid).unwrap().parent, getpid().as_raw_pid());
         child.kill().unwrap();
         child.wait().unwrap();
         assert!(!own_children().contains(&pid));
+    }
+
+    #[test]
+    fn a_name_may_contain_anything_and_a_namespace_has_no_number_for_what_is_outside() {
+        let place = Place::parse("7 (a) S 9 (b) S 1 0 0 34816 7 4194304").unwrap();
+        assert_eq!(place, Place { parent: 1, group: 0, session: 0 });
     }
 }

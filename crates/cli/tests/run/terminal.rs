@@ -17,9 +17,15 @@ struct Terminal {
 
 impl Terminal {
     fn new(inside: &str) -> Self {
+        Self::behind(&[], inside)
+    }
+
+    /// The terminal is made behind this command.
+    fn behind(prefix: &[&str], inside: &str) -> Self {
         let dir = TestDir::new();
-        let mut command = Command::new("script");
-        command.args(["-qefc", inside, "screen"]).current_dir(dir.path()).env("SHELL", "/bin/sh");
+        let words = [prefix, &["script", "-qefc", inside, "screen"]].concat();
+        let mut command = Command::new(words[0]);
+        command.args(&words[1..]).current_dir(dir.path()).env("SHELL", "/bin/sh");
         command.env("PS1", "$ ").env("TENURE_LOG", "info").env("TENURE", env!("CARGO_BIN_EXE_tenure"));
         command.env("TENURE_STORE", format!("sqlite:{}", dir.file("tenure.db").display()));
         let script = command.stdin(Stdio::piped()).stdout(Stdio::null()).spawn().expect("script runs");
@@ -112,9 +118,21 @@ fn a_leader_that_stays_stopped_loses_its_role_and_campaigns_again_in_the_foregro
 /// Without a shell nobody could continue what Ctrl-Z stopped: as for any other program, nothing happens.
 #[test]
 fn without_a_shell_ctrl_z_does_nothing() {
+    ctrl_z_does_nothing(&[]);
+}
+
+/// As in a container: the session that started it has no number there.
+#[test]
+fn in_a_pid_namespace_without_a_shell_ctrl_z_does_nothing() {
+    let root: &[&str] =
+        if rustix::process::geteuid().is_root() { &[] } else { &["--user", "--map-root-user"] };
+    ctrl_z_does_nothing(&[&["unshare", "--pid", "--fork", "--mount-proc", "--kill-child"], root].concat());
+}
+
+fn ctrl_z_does_nothing(prefix: &[&str]) {
     let work = "echo up >> log; while read -r line; do echo \"$line\" >> log; done";
     let run = format!("exec env --default-signal \"$TENURE\" run --role job --ttl 60s -- sh -c '{work}'");
-    let mut terminal = Terminal::new(&run);
+    let mut terminal = Terminal::behind(prefix, &run);
     terminal.dir.wait_for("log", "up\n");
     terminal.type_in("\u{1a}");
     terminal.says("^Z", 1);
