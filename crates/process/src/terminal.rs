@@ -33,6 +33,7 @@ pub(crate) fn take_back(terminal: &OwnedFd, child: Pid, owner: Pid) {
 
 /// Whether a shell with job control started this process's group, and can continue what it sees stopped: an ancestor
 /// of the same session, outside the group. (Without one the kernel ignores Ctrl-Z for the group.)
+#[must_use]
 pub fn has_shell() -> bool {
     let Some(own) = Place::of(getpid().as_raw_pid()) else { return false };
     let mut above = Place::of(own.parent);
