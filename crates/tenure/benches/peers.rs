@@ -4,7 +4,7 @@
 //! fewer of what takes longer), and so many registers in the largest group (100 000). Set `TMPDIR` to the disk that you
 //! want to know about: every acknowledged write waits for two of them.
 
-#[path = "../tests/peers_kit/mod.rs"]
+#[path = "../tests/stores/peers_kit/mod.rs"]
 mod peers_kit;
 
 use std::sync::Arc;

@@ -96,7 +96,7 @@ impl Child {
             Task::WriteSome(seat) => format!("write-some {seat}"),
             Task::Open => "open".to_owned(),
         };
-        command.args(["helper_process", "--exact", "--nocapture"]).env(TASK, task).env(FILE, file);
+        command.args(["sqlite::helper_process", "--exact", "--nocapture"]).env(TASK, task).env(FILE, file);
         let mut process =
             command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
         let says = BufReader::new(process.stdout.take().unwrap());

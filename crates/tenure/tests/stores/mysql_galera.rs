@@ -1,12 +1,9 @@
 //! A real Galera cluster of two members: both take writes, and each has locks of its own.
 
-mod mysql_kit;
-mod server_kit;
-
 use std::time::Duration;
 
-use mysql_kit::patient;
-use server_kit::{heard, name, soon, until_it_works};
+use crate::mysql_kit::patient;
+use crate::server_kit::{heard, name, soon, until_it_works};
 use tenure::Node;
 use tenure::store::entropy::KernelEntropy;
 use tenure::store::{Class, Evidence, LivenessLocks as _, SessionId, SharedStore, Signal, Takeover, open};

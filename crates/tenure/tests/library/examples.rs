@@ -1,18 +1,18 @@
 //! Every example of this crate runs to its end. `readme` is compiled, and compared with README.md.
 
-#[path = "../examples/campaign.rs"]
+#[path = "../../examples/campaign.rs"]
 mod campaign;
-#[path = "../examples/fence.rs"]
+#[path = "../../examples/fence.rs"]
 mod fence;
-#[path = "../examples/operator.rs"]
+#[path = "../../examples/operator.rs"]
 mod operator;
-#[path = "../examples/own_store.rs"]
+#[path = "../../examples/own_store.rs"]
 mod own_store;
-#[path = "../examples/schedule.rs"]
+#[path = "../../examples/schedule.rs"]
 mod schedule;
-#[path = "../examples/step_by_step.rs"]
+#[path = "../../examples/step_by_step.rs"]
 mod step_by_step;
-#[path = "../examples/workers.rs"]
+#[path = "../../examples/workers.rs"]
 mod workers;
 
 const LISTED: [&str; 7] =

@@ -1,13 +1,10 @@
 //! The traps of the `locks` design, a lock table with an expiry by the server's clock: each was a way to lose a lease or to
 //! have two leaders. Here no clock of the server is asked, and no count of rows believed.
 
-mod mysql_kit;
-mod server_kit;
-
+use crate::mysql_kit::{OneServer, connect, patient, row};
+use crate::server_kit::{get, heard, key, must, name, put, soon, until_it_works, version};
 use mysql_async::Conn;
 use mysql_async::prelude::Queryable;
-use mysql_kit::{OneServer, connect, patient, row};
-use server_kit::{get, heard, key, must, name, put, soon, until_it_works, version};
 use tenure::store::{Kind, Mysql, Outcome, Signal, Store, Write};
 use tenure_torture::servers::mysql::DATABASE;
 

@@ -1,12 +1,10 @@
 //! Members as processes that are really killed, all at once, and whose disk is really full.
 
-mod peers_kit;
-
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use peers_kit::processes::{Processes, be_a_member};
-use peers_kit::*;
+use crate::peers_kit::processes::{Processes, be_a_member};
+use crate::peers_kit::*;
 use tenure::store::{Outcome, Peers, Query, Store, Value, Write};
 
 /// Not a test of its own: what the copies of this program do.
@@ -15,7 +13,7 @@ fn member_process() {
     be_a_member();
 }
 
-const MEMBER: &[&str] = &["--exact", "member_process", "--nocapture"];
+const MEMBER: &[&str] = &["--exact", "peers_processes::member_process", "--nocapture"];
 
 /// Reads a register, however often it takes.
 async fn must_read(store: &Peers, name: &str) -> Option<u128> {

@@ -1,12 +1,10 @@
 //! Who is let in: whoever knows the secret, or has a certificate of the authority; and nobody keeps the others out.
 
-mod peers_kit;
-
 use std::io::{Read as _, Write as _};
 use std::path::Path;
 use std::sync::Arc;
 
-use peers_kit::*;
+use crate::peers_kit::*;
 use tempfile::TempDir;
 use tenure::store::{Peers, Retry, Store};
 

@@ -1,11 +1,9 @@
 //! What `tenure schema` prints is enough: a user with these rights only takes part in elections and raises fences, and
 //! people can see who leads.
 
-mod fence_kit;
-
 use std::time::Duration;
 
-use fence_kit::{Client, LONG, leader, soon};
+use crate::fence_kit::{Client, LONG, leader, soon};
 use tenure::schema::SchemaRequest;
 use tenure::{Name, Node, Tenure};
 use tenure_torture::servers::{mysql, postgres, redis as redis_server};

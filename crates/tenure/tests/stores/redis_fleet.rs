@@ -1,10 +1,8 @@
 //! More than one Redis server: Sentinels that promote a replica, and a Redis Cluster that moves namespaces about.
 
-mod sqlite_kit;
-
 use std::time::Duration;
 
-use sqlite_kit::{EPOCH, fresh_space, node, put};
+use crate::sqlite_kit::{EPOCH, fresh_space, node, put};
 use tenure::Node;
 use tenure::store::{Class, Kind, Outcome, Query, Redis, Store};
 use tenure_torture::servers::Server;

@@ -1,7 +1,7 @@
 //! Hostile registers: whatever somebody else writes into the store while elections go on, no election loop fails, healthy
 //! roles are led and handed over, and never by two at once. The values come from a seed; `TENURE_LONG` runs more of them.
 
-#[path = "poison/protocol.rs"]
+#[path = "poison_protocol.rs"]
 mod protocol;
 
 use std::sync::Arc;

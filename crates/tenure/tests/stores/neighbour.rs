@@ -1,19 +1,16 @@
 //! A neighbour on the same server without any grant on our registers: what it can hear, and what it can do by telling
 //! lies to everybody who listens.
 
-mod postgres_kit;
-mod server_kit;
-
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use crate::postgres_kit::OneServer;
+use crate::server_kit::{get, name, soon};
 use async_trait::async_trait;
 use futures_util::StreamExt;
-use postgres_kit::OneServer;
 use redis::AsyncCommands;
-use server_kit::{get, name, soon};
 use tenure::store::{
     Entry, Epoch, Fate, Key, Kind, Layer, LivenessLocks as _, Outcome, Query, SessionId, SharedStore, Store,
     StoreError, Takeover, Value, Write, open,
@@ -351,7 +348,7 @@ async fn two_schemas() -> (OneServer, String, tokio_postgres::Client) {
         CREATE SCHEMA stranger AUTHORIZATION stranger";
     server.admin().await.batch_execute(setup).await.unwrap();
     let [app, stranger] = ["app", "stranger"].map(|login| server.server().url(login, "postgres"));
-    let stranger = postgres_kit::sql(&stranger).await;
+    let stranger = crate::postgres_kit::sql(&stranger).await;
     (server, app, stranger)
 }
 
@@ -378,7 +375,7 @@ async fn a_neighbour_keeps_nobody_from_making_the_tables() {
     let server = OneServer::new();
     server.admin().await.batch_execute("CREATE ROLE stranger LOGIN").await.unwrap();
     let stranger = server.server().url("stranger", "postgres");
-    let stranger = postgres_kit::sql(&stranger).await;
+    let stranger = crate::postgres_kit::sql(&stranger).await;
     stranger.batch_execute(&format!("SELECT pg_advisory_lock({})", 0x66b5_1047_2736_f6f3_i64)).await.unwrap();
     let (one, other) = (server.store(), server.store());
     let (one, other) = soon(async { tokio::join!(works(&*one), works(&*other)) }).await;
@@ -387,7 +384,7 @@ async fn a_neighbour_keeps_nobody_from_making_the_tables() {
 
 /// The identity of a store, once it can be asked.
 async fn works(store: &dyn Store) -> String {
-    server_kit::until_it_works(store).await;
+    crate::server_kit::until_it_works(store).await;
     store.describe().await.expect("it works").identity
 }
 
@@ -401,8 +398,8 @@ async fn a_lock_that_a_neighbour_took_proves_no_connection() {
     let session = SessionId(7);
     let key = Key::Session(Epoch(5), session);
     store.liveness().acquire_lock(&space, session, Takeover::OnDisconnect).await.unwrap().expect("a lock");
-    let beat = |expect| Write { requires_lock: true, ..server_kit::put(&key, expect, "beat") };
-    let first = server_kit::must(&*store, &space, beat(None)).await;
+    let beat = |expect| Write { requires_lock: true, ..crate::server_kit::put(&key, expect, "beat") };
+    let first = crate::server_kit::must(&*store, &space, beat(None)).await;
     let held = "SELECT (classid::bigint << 32) | objid::bigint, pid FROM pg_locks
         WHERE locktype = 'advisory' AND granted AND mode = 'ExclusiveLock'";
     let lock = stranger.query_one(held, &[]).await.expect("everybody sees it");
@@ -416,6 +413,6 @@ async fn a_lock_that_a_neighbour_took_proves_no_connection() {
         admin.query_one("SELECT pg_terminate_backend($1)", &[&owner]).await.unwrap();
     };
     soon(async { tokio::join!(wait, cut) }).await;
-    let next = store.write(&space, &[beat(Some(server_kit::version(&first)))]).await.unwrap();
+    let next = store.write(&space, &[beat(Some(crate::server_kit::version(&first)))]).await.unwrap();
     assert!(matches!(&next[..], [Outcome::Failed(error)] if error.fate() == Fate::Severed), "{next:?}");
 }

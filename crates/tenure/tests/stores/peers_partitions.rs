@@ -2,13 +2,11 @@
 //! a minority stops in time, and one leads after healing. The judge of the torture decides, on what every process wrote
 //! down on one clock.
 
-mod peers_kit;
-
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use peers_kit::EVENTUALLY;
-use peers_kit::processes::{Processes, be_a_member};
+use crate::peers_kit::EVENTUALLY;
+use crate::peers_kit::processes::{Processes, be_a_member};
 use tenure_torture::judge::{self, JudgeCase, JudgeTerms, Note, NoteKind, NoteReader};
 
 const TTL: Duration = Duration::from_secs(2);
@@ -19,7 +17,7 @@ fn member_process() {
     be_a_member();
 }
 
-const MEMBER: &[&str] = &["--exact", "member_process", "--nocapture"];
+const MEMBER: &[&str] = &["--exact", "peers_partitions::member_process", "--nocapture"];
 
 /// A node on each member, all standing for one role.
 struct Election {

@@ -64,11 +64,11 @@ fn shown(url: &str) -> String {
 /// What is known to be nasty, or did harm once.
 #[test]
 fn the_corpus_is_opened_or_refused() {
-    for url in include_str!("corpus/urls.txt").lines() {
+    for url in include_str!("../corpus/urls.txt").lines() {
         let shown = shown(url);
         assert!(!shown.contains("hunter2"), "{shown} shows a secret");
     }
-    for record in include_str!("corpus/records.txt").lines() {
+    for record in include_str!("../corpus/records.txt").lines() {
         KINDS.into_iter().for_each(|kind| read_as(kind, record));
     }
 }

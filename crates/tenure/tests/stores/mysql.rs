@@ -1,18 +1,15 @@
 //! MySQL keeps the contract, on a real MariaDB that is really killed; and says what is wrong with it.
 
-mod mysql_kit;
-mod server_kit;
-
 use std::io::Write as _;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use crate::mysql_kit::{OneServer, connect, kill_connections, patient, row};
+use crate::server_kit::stories::Stage;
+use crate::server_kit::{certificates, get, heard, key, must, name, put, soon, version};
 use async_trait::async_trait;
 use mysql_async::Row;
 use mysql_async::prelude::Queryable;
-use mysql_kit::{OneServer, connect, kill_connections, patient, row};
-use server_kit::stories::Stage;
-use server_kit::{certificates, get, heard, key, must, name, put, soon, version};
 use tempfile::TempDir;
 use tenure::Node;
 use tenure::store::{Class, Fate, Kind, Mysql, Retry, SharedStore, Signal, Write, open};
@@ -28,7 +25,7 @@ mod mysql {
 mod stories {
     use super::*;
 
-    stories!(OneServer::new());
+    crate::stories!(OneServer::new());
 }
 
 impl OneServer {

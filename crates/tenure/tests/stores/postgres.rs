@@ -1,16 +1,13 @@
 //! PostgreSQL keeps the contract, on a real server that is really killed; and says what is wrong with it.
 
-mod postgres_kit;
-mod server_kit;
-
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::postgres_kit::{OneServer, sql};
+use crate::server_kit::stories::Stage;
+use crate::server_kit::{certificates, get, heard, key, must, name, one, put, soon, until_it_works, version};
 use async_trait::async_trait;
-use postgres_kit::{OneServer, sql};
-use server_kit::stories::Stage;
-use server_kit::{certificates, get, heard, key, must, name, one, put, soon, until_it_works, version};
 use tempfile::TempDir;
 use tenure::store::{Class, Fate, Kind, Outcome, Postgres, Retry, SharedStore, Signal, Store, Write, open};
 use tenure_torture::servers::postgres::pgbouncer;
@@ -24,7 +21,7 @@ mod postgres {
 mod stories {
     use super::*;
 
-    stories!(OneServer::new());
+    crate::stories!(OneServer::new());
 }
 
 impl OneServer {
@@ -64,7 +61,7 @@ impl Stage for OneServer {
 
     async fn said_to(&self, login: &str, sql: &str) -> Result<usize, String> {
         let url = self.server().url(login, "postgres");
-        let told = postgres_kit::sql(&url).await.query(sql, &[]).await;
+        let told = crate::postgres_kit::sql(&url).await.query(sql, &[]).await;
         let told = told.map(|rows| rows.len());
         told.map_err(|error| error.as_db_error().map_or(error.to_string(), |told| told.message().to_owned()))
     }

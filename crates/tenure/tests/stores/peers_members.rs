@@ -1,12 +1,10 @@
 //! Who may be a member of a group of peers, and what becomes of one whose disk, secret or address is not as it was.
 
-mod peers_kit;
-
 use std::io::Write as _;
 use std::time::{Duration, Instant};
 
+use crate::peers_kit::*;
 use futures_util::StreamExt;
-use peers_kit::*;
 use tenure::Node;
 use tenure::store::{Peers, Retry, Signal, Store, Value};
 

@@ -1,14 +1,12 @@
 //! A leader that is really frozen, as a process, in the middle of a fenced transaction: another is elected and goes to
 //! work, and when the first one goes on it cannot commit.
 
-mod fence_kit;
-
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc;
 use std::time::Duration;
 
-use fence_kit::{Client, PATIENCE, fresh, lines, soon, write};
+use crate::fence_kit::{Client, PATIENCE, fresh, lines, soon, write};
 use rustix::process::{Pid, Signal, kill_process};
 use tenure::{Candidate, Node};
 use tenure_torture::servers::postgres::Postgres;
@@ -72,7 +70,7 @@ struct OldLeader {
 impl OldLeader {
     fn start(url: &str) -> Self {
         let mut command = Command::new(std::env::current_exe().unwrap());
-        command.args(["--exact", "acts_as_the_old_leader", "--nocapture"]).env(PART, url);
+        command.args(["--exact", "fence_frozen::acts_as_the_old_leader", "--nocapture"]).env(PART, url);
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let (input, lines) = (child.stdin.take().unwrap(), BufReader::new(child.stdout.take().unwrap()));
         let (sender, output) = mpsc::channel();

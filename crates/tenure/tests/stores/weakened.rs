@@ -1,13 +1,10 @@
 //! What a store promises follows from what it does, and may become less while nodes run.
 
-mod mysql_kit;
-mod server_kit;
-
 use std::time::Duration;
 
+use crate::mysql_kit::{connect, patient};
+use crate::server_kit::soon;
 use mysql_async::prelude::Queryable;
-use mysql_kit::{connect, patient};
-use server_kit::soon;
 use tenure::event::EventKind;
 use tenure::store::{Class, SharedStore, open};
 use tenure::{Event, Node};

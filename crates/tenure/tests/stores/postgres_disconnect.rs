@@ -1,13 +1,10 @@
 //! On disconnect, on PostgreSQL: what the server sees of a connection, and what becomes of those who led on it.
 
-mod postgres_kit;
-mod server_kit;
-
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use postgres_kit::{OneServer, sever};
-use server_kit::{heard, name, soon};
+use crate::postgres_kit::{OneServer, sever};
+use crate::server_kit::{heard, name, soon};
 use tenure::event::EventKind;
 use tenure::store::entropy::KernelEntropy;
 use tenure::store::{Evidence, LivenessLocks as _, SessionId, SharedStore, Signal, Takeover, open};
@@ -110,7 +107,7 @@ async fn locks_are_neither_leaked_nor_taken_twice() {
     until_locks(&admin, 10).await;
     sever(&admin, "holder").await;
     until_locks(&admin, 0).await;
-    server_kit::until_it_works(&*store).await;
+    crate::server_kit::until_it_works(&*store).await;
     for session in &sessions {
         let again = store.liveness().acquire_lock(&space, *session, Takeover::OnDisconnect).await;
         assert!(!matches!(again, Ok(Some(_))), "taken again");

@@ -2,7 +2,7 @@
 //!
 //! Every `pub` item of these crates can be reached from outside, because the lint `unreachable_pub` is an error in the test
 //! run. So the list is read from the source, without a documentation build. After a change that you want, write the list
-//! anew: `UPDATE_PUBLIC_API=1 cargo test -p tenure --test public_api`.
+//! anew: `UPDATE_PUBLIC_API=1 cargo test -p tenure --all-features --test library public_api`.
 
 use std::collections::BTreeSet;
 use std::fs;

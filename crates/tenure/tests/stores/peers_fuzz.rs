@@ -3,13 +3,11 @@
 //! What their decoders make of arbitrary bytes is tried beside them, in `stores/peers/src/fuzz.rs`; here the bytes come by a
 //! real connection to real processes.
 
-mod peers_kit;
-
 use std::io::Write as _;
 
-use peers_kit::processes::{Processes, be_a_member};
-use peers_kit::wire::{self, Insider};
-use peers_kit::*;
+use crate::peers_kit::processes::{Processes, be_a_member};
+use crate::peers_kit::wire::{self, Insider};
+use crate::peers_kit::*;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::Index;
@@ -22,7 +20,7 @@ fn member_process() {
     be_a_member();
 }
 
-const MEMBER: &[&str] = &["--exact", "member_process", "--nocapture"];
+const MEMBER: &[&str] = &["--exact", "peers_fuzz::member_process", "--nocapture"];
 
 /// So much more memory may a member ever have taken, in KiB: nobody here sends it a megabyte.
 const MORE: u64 = 64 << 10;

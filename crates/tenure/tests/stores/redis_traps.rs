@@ -1,13 +1,11 @@
 //! What goes wrong with real Redis servers, and what the store makes of it.
 
-mod sqlite_kit;
-
 use std::time::Duration;
 
+use crate::sqlite_kit::{EPOCH, answer, fresh_space, node, put};
 use futures_util::FutureExt;
 use futures_util::stream::{BoxStream, StreamExt};
 use rustix::process::Signal as Kill;
-use sqlite_kit::{EPOCH, answer, fresh_space, node, put};
 use tenure::Token;
 use tenure::store::{
     Class, Fate, Key, Kind, Name, Outcome, Query, Redis, Retry, Signal, Store, StoreError, Value, Version,

@@ -1,11 +1,9 @@
 //! The peers store keeps the contract: three members in one process, and clients of theirs.
 
-mod peers_kit;
-
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 
+use crate::peers_kit::{SECRET, Town};
 use async_trait::async_trait;
-use peers_kit::{SECRET, Town};
 use tenure::conformance::Harness;
 use tenure::store::{Peers, SharedStore, Store};
 

@@ -1,13 +1,11 @@
 //! What members and clients of a group of peers see while links are cut and disks are slow could have happened one after
 //! the other.
 
-mod peers_kit;
-
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use peers_kit::*;
+use crate::peers_kit::*;
 use tenure::store::{Fate, Name, Outcome, Query, Store, Version, Write};
 use tenure_torture::linearizability::search::{RegisterAction, RegisterOperation, SetOutcome, check};
 

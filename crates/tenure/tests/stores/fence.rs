@@ -1,8 +1,6 @@
 //! Fences on real databases: whoever led before cannot commit, through every driver.
 
-mod fence_kit;
-
-use fence_kit::{Client, LONG, clauses, leader, soon};
+use crate::fence_kit::{Client, LONG, clauses, leader, soon};
 use tenure::fence::Dialect;
 use tenure::{FenceError, Token};
 use tenure_torture::servers::mysql::Mysql;
@@ -49,7 +47,7 @@ async fn sqlx_keeps_every_clause_on_mysql() {
 async fn postgres_limits_last_as_long_as_the_transaction() {
     let server = Postgres::start(&["shared_buffers=16MB"]);
     let lead = leader("scheduler", 1, LONG).await.tenure;
-    fence_kit::fresh::<tokio_postgres::Client>(&server.admin_url()).await;
+    crate::fence_kit::fresh::<tokio_postgres::Client>(&server.admin_url()).await;
     let mut client = <tokio_postgres::Client as Client>::connect(&server.admin_url()).await;
     client.run("SET lock_timeout = '250ms'; SET statement_timeout = '2h'").await.unwrap();
     let shown = "SELECT setting::bigint FROM pg_settings WHERE name = ANY($1) ORDER BY name";

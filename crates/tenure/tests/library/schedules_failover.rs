@@ -147,7 +147,7 @@ impl Stage {
     fn enter(&self, name: &str) -> Actor {
         let part = serde_json::json!({ "store": self.url, "name": name, "dir": self.dir.path() });
         let mut child = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "acts_as_a_node", "--nocapture"])
+            .args(["--exact", "schedules_failover::acts_as_a_node", "--nocapture"])
             .env(PART, part.to_string())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())

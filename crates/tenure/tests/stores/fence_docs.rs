@@ -1,12 +1,10 @@
 //! What `docs/guides/fencing.md` tells people to type does what it says, on the real servers.
 
-mod fence_kit;
-
-use fence_kit::{Client, LONG, fresh, leader, lines};
+use crate::fence_kit::{Client, LONG, fresh, leader, lines};
 use mysql_async::prelude::Queryable;
 use tenure_torture::servers::{mysql, postgres, redis as redis_server};
 
-const DOCUMENT: &str = include_str!("../../../docs/guides/fencing.md");
+const DOCUMENT: &str = include_str!("../../../../docs/guides/fencing.md");
 
 /// The first block in that language below that heading.
 fn block(heading: &str, language: &str) -> &'static str {

@@ -1,12 +1,10 @@
 //! The embedded store keeps the contract, with real processes that are really killed.
 
-mod sqlite_kit;
-
 use std::collections::HashSet;
 use std::sync::Arc;
 
+use crate::sqlite_kit::{Child, Task, answer, fresh_space, node, put, run_task, rustix_is_root};
 use async_trait::async_trait;
-use sqlite_kit::{Child, Task, answer, fresh_space, node, put, run_task, rustix_is_root};
 use tempfile::TempDir;
 use tenure::conformance::{Harness, Holder};
 use tenure::store::{
@@ -78,8 +76,10 @@ async fn what_a_killed_process_wrote_is_there() {
     }
     child.kill();
     let store = Sqlite::open(file.path()).unwrap();
-    let found =
-        store.read(&sqlite_kit::SPACE(), &Query { keys: vec![node("n")], kinds: Vec::new() }).await.unwrap();
+    let found = store
+        .read(&crate::sqlite_kit::SPACE(), &Query { keys: vec![node("n")], kinds: Vec::new() })
+        .await
+        .unwrap();
     let written: u64 = found[0].value.parse().unwrap();
     assert!(written >= acknowledged, "{written} < {acknowledged}");
 }
@@ -157,7 +157,7 @@ async fn a_hundred_handles_write_and_none_is_turned_away() {
     for task in tasks {
         task.await.unwrap();
     }
-    let query = Query { keys: Vec::new(), kinds: vec![(sqlite_kit::EPOCH, Kind::Node)] };
+    let query = Query { keys: Vec::new(), kinds: vec![(crate::sqlite_kit::EPOCH, Kind::Node)] };
     assert_eq!(handles[99].read(&space, &query).await.unwrap().len(), 500);
 }
 
@@ -168,8 +168,8 @@ async fn thirty_processes_write_at_once() {
     let told: HashSet<String> = children.iter_mut().map(Child::line).collect();
     assert_eq!(told, HashSet::from(["done".to_owned()]));
     let store = Sqlite::open(file.path()).unwrap();
-    let query = Query { keys: Vec::new(), kinds: vec![(sqlite_kit::EPOCH, Kind::Node)] };
-    assert_eq!(store.read(&sqlite_kit::SPACE(), &query).await.unwrap().len(), 30 * 10);
+    let query = Query { keys: Vec::new(), kinds: vec![(crate::sqlite_kit::EPOCH, Kind::Node)] };
+    assert_eq!(store.read(&crate::sqlite_kit::SPACE(), &query).await.unwrap().len(), 30 * 10);
 }
 
 #[tokio::test]
