@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
-use tenure::{Lead, Name, Reason, StopRequest, Tenure, Timestamp, Token};
+use tenure::{EndReason, Lead, Name, StopRequest, Tenure, Timestamp, Token};
 use tokio::sync::{Notify, mpsc};
 use utoipa::ToSchema;
 
@@ -184,7 +184,7 @@ impl Campaign {
         self.campaigns.leave(&role, token);
         match over {
             TenureEnd::Ready(reason) => {
-                let reason = reason.unwrap_or(Reason::Resigned);
+                let reason = reason.unwrap_or(EndReason::Resigned);
                 tenure.resign();
                 self.lost(token, reason)
             }
@@ -203,7 +203,7 @@ impl Campaign {
         }
     }
 
-    fn lost(&self, token: Token, reason: Reason) -> NextStep {
+    fn lost(&self, token: Token, reason: EndReason) -> NextStep {
         if self.send("lost", Some(token), None, Some(reason)) { NextStep::StandAgain } else { NextStep::Gone }
     }
 
@@ -215,7 +215,7 @@ impl Campaign {
         if !self.send_deadline("elected", &lead, None, last_deadline) {
             return TenureEnd::Gone;
         }
-        let mut asked: Option<Reason> = None;
+        let mut asked: Option<EndReason> = None;
         let mut until: Option<Instant> = None;
         loop {
             let drained = async {
@@ -235,11 +235,11 @@ impl Campaign {
                     until = drains.then(|| Instant::now() + self.candidacy.drain);
                     self.send_deadline("draining", &lead, asked, last_deadline)
                 }
-                () = lead.cancelled() => return TenureEnd::Lost(asked.unwrap_or(Reason::LeaseExpired)),
-                () = drained => return TenureEnd::TooSlow(asked.unwrap_or(Reason::Resigned)),
+                () = lead.cancelled() => return TenureEnd::Lost(asked.unwrap_or(EndReason::LeaseExpired)),
+                () = drained => return TenureEnd::TooSlow(asked.unwrap_or(EndReason::Resigned)),
                 moved = deadlines.moved() => match moved {
                     Some(_) => self.send_deadline("renewed", &lead, None, last_deadline),
-                    None => return TenureEnd::Lost(Reason::Fault),
+                    None => return TenureEnd::Lost(EndReason::Fault),
                 },
             };
             if !promised {
@@ -253,7 +253,7 @@ impl Campaign {
         &self,
         event: &'static str,
         lead: &Lead,
-        reason: Option<Reason>,
+        reason: Option<EndReason>,
         last_deadline: &mut u64,
     ) -> bool {
         // The lease clock is read before what is left of the lease: what is promised is never too long.
@@ -270,7 +270,7 @@ impl Campaign {
         event: &'static str,
         token: Option<Token>,
         deadline: Option<Deadline>,
-        reason: Option<Reason>,
+        reason: Option<EndReason>,
     ) -> bool {
         let role = self.candidacy.candidate.role().to_string();
         let reason = reason.map(|reason| reason.to_string());
@@ -283,11 +283,11 @@ impl Campaign {
 /// Why a tenure of a client is over.
 enum TenureEnd {
     /// The client has stopped, because it was asked to or by itself.
-    Ready(Option<Reason>),
+    Ready(Option<EndReason>),
     /// The lease is over.
-    Lost(Reason),
+    Lost(EndReason),
     /// The client was asked to stop, and has not said that it has.
-    TooSlow(Reason),
+    TooSlow(EndReason),
     /// The client has gone away, or does not read.
     Gone,
 }

@@ -252,7 +252,7 @@ mod tests {
     /// One of each: what this node tells, and what a watch tells.
     fn one_of_each() -> (Vec<EventKind>, Vec<ClusterChange>) {
         let (role, node) = (Name::new("r").unwrap(), Name::new("n").unwrap());
-        let (token, session, reason) = (Token(1), tenure::SessionId(1), tenure::Reason::First);
+        let (token, session, reason) = (Token(1), tenure::SessionId(1), tenure::EndReason::Resigned);
         let (r, n) = (|| role.clone(), || node.clone());
         let (state, at) = (tenure::State::Follower, tenure::Timestamp(1));
         let ended = tenure::ledger::RunState::Succeeded;
@@ -286,11 +286,11 @@ mod tests {
             EventKind::TaskEnded { task: n(), tick: at, token, state: ended, took_ms: 1, why: String::new() },
             EventKind::TaskPassed { task: n(), from: at, to: at, count: 1, state: ended, why: String::new() },
         ];
-        let (former, some) = (None, Some(reason));
+        let (former, begun, over) = (None, Some(tenure::StartReason::First), Some(reason));
         let changes = vec![
-            ClusterChange::LeaderChanged { role: r(), leader: n(), token, former: None, reason: some },
-            ClusterChange::LeaderLost { role: r(), former: None, token, reason: some },
-            ClusterChange::Vacant { role: r(), former, token, reason: some },
+            ClusterChange::LeaderChanged { role: r(), leader: n(), token, former: None, reason: begun },
+            ClusterChange::LeaderLost { role: r(), former: None, token, reason: over },
+            ClusterChange::Vacant { role: r(), former, token, reason: over },
             ClusterChange::LeaderSilent { role: r(), leader: n(), token },
             ClusterChange::LeaderBack { role: r(), leader: n(), token },
             ClusterChange::Paused { role: r(), by: String::new(), why: String::new() },

@@ -1,6 +1,6 @@
 //! What goes into the engine and what comes out of it.
 
-use crate::record::{LivenessLock, PROTOCOL, Reason};
+use crate::record::{EndReason, LivenessLock, PROTOCOL};
 use crate::{Key, Kind, Name, OpId, Record, SessionId, Takeover, Time, Token, Version};
 
 /// Where nonces come from: the kernel in production, a seed in the simulator, a counter in the model.
@@ -159,7 +159,7 @@ pub enum Input {
         role: Name,
         /// A tenure with another token is left alone.
         token: Token,
-        reason: Reason,
+        reason: EndReason,
     },
     /// The work of this tenure has stopped: every task joined, every child reaped.
     WorkStopped { role: Name, token: Token },
@@ -266,7 +266,7 @@ pub enum Event {
     /// On disconnect was asked for, but no liveness lock can tell of dropped connections: this session is a strict one.
     NoLivenessLock { session: SessionId },
     /// The session is over; what it led is lost.
-    SessionOver { session: SessionId, reason: Reason },
+    SessionOver { session: SessionId, reason: EndReason },
     /// A live process has this node's name; this one waits and leads nothing.
     NameTaken {
         /// The session of the other process.
@@ -282,13 +282,13 @@ pub enum Event {
     Draining {
         role: Name,
         token: Token,
-        reason: Reason,
+        reason: EndReason,
         /// True if the lease runs out: what has not stopped by the deadline must be killed. Otherwise the caller
         /// sets the limit.
         forced: bool,
     },
     /// The tenure is over. Work that is still running works without cover.
-    Lost { role: Name, token: Token, reason: Reason },
+    Lost { role: Name, token: Token, reason: EndReason },
     /// This node's part in a role has changed.
     StateChanged { role: Name, from: State, to: State },
     /// A role has another leader, or none, as far as this node has seen.

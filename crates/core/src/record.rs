@@ -205,10 +205,11 @@ pub struct Holder {
     pub node: Name,
 }
 
-/// Why a tenure began or ended.
+/// Why a tenure began.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Reason {
+#[non_exhaustive]
+pub enum StartReason {
     /// No node had led before.
     First,
     /// The former leader had resigned.
@@ -217,6 +218,35 @@ pub enum Reason {
     Takeover,
     /// The leader found the role in its own name, without leading it, and claimed it anew.
     Reclaimed,
+    /// An operator wrote the damaged register anew, with the leader that it named.
+    Repaired,
+}
+
+impl StartReason {
+    /// As records and people spell it.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::First => "first",
+            Self::Vacant => "vacant",
+            Self::Takeover => "takeover",
+            Self::Reclaimed => "reclaimed",
+            Self::Repaired => "repaired",
+        }
+    }
+}
+
+impl std::fmt::Display for StartReason {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
+/// Why a tenure ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum EndReason {
     /// The program asked for it.
     Resigned,
     /// The work was done.
@@ -255,15 +285,11 @@ pub enum Reason {
     Fault,
 }
 
-impl Reason {
+impl EndReason {
     /// As records and people spell it.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
-            Self::First => "first",
-            Self::Vacant => "vacant",
-            Self::Takeover => "takeover",
-            Self::Reclaimed => "reclaimed",
             Self::Resigned => "resigned",
             Self::Finished => "finished",
             Self::WorkFailed => "work-failed",
@@ -286,9 +312,59 @@ impl Reason {
     }
 }
 
-impl std::fmt::Display for Reason {
+impl std::fmt::Display for EndReason {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.pad(self.as_str())
+    }
+}
+
+/// Why the register of a role was written last: a tenure began, or the last one ended. The two have no word in common.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(untagged)]
+#[allow(missing_docs, reason = "the types say it")]
+pub enum Reason {
+    Start(StartReason),
+    End(EndReason),
+}
+
+impl Reason {
+    /// Why the tenure began, if the role is led.
+    #[must_use]
+    pub fn start(self) -> Option<StartReason> {
+        match self {
+            Self::Start(reason) => Some(reason),
+            Self::End(_) => None,
+        }
+    }
+
+    /// Why the last tenure ended, if the role is vacant.
+    #[must_use]
+    pub fn end(self) -> Option<EndReason> {
+        match self {
+            Self::Start(_) => None,
+            Self::End(reason) => Some(reason),
+        }
+    }
+}
+
+impl From<StartReason> for Reason {
+    fn from(reason: StartReason) -> Self {
+        Self::Start(reason)
+    }
+}
+
+impl From<EndReason> for Reason {
+    fn from(reason: EndReason) -> Self {
+        Self::End(reason)
+    }
+}
+
+impl std::fmt::Display for Reason {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Start(reason) => reason.fmt(f),
+            Self::End(reason) => reason.fmt(f),
+        }
     }
 }
 
@@ -402,4 +478,25 @@ fn some_millis<S: Serializer>(span: &Option<Duration>, to: S) -> Result<S::Ok, S
 /// Durations are whole milliseconds in records.
 fn millis<S: Serializer>(span: &Duration, to: S) -> Result<S::Ok, S::Error> {
     to.serialize_u64(u64::try_from(span.as_millis()).unwrap_or(u64::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reason_is_one_word_that_tells_a_beginning_from_an_end() {
+        let spelled = |reason: Reason| serde_json::to_value(reason).unwrap();
+        for (reason, word) in [
+            (Reason::from(StartReason::First), "first"),
+            (StartReason::Repaired.into(), "repaired"),
+            (EndReason::LeaseExpired.into(), "lease-expired"),
+            (EndReason::Shutdown.into(), "shutdown"),
+        ] {
+            assert_eq!((spelled(reason), reason.to_string().as_str()), (word.into(), word));
+            assert_eq!(serde_json::from_value::<Reason>(word.into()).unwrap(), reason);
+            assert_eq!(reason.start().is_some(), reason.end().is_none());
+        }
+        assert!(serde_json::from_value::<Reason>("holiday".into()).is_err());
+    }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tenure_core::engine::{Class, Config};
 use tenure_core::io::Candidacy;
-use tenure_core::record::{Reason, RoleControl};
+use tenure_core::record::{EndReason, RoleControl};
 use tenure_core::*;
 
 fn name(text: &str) -> Name {
@@ -213,7 +213,7 @@ fn a_resignation_hands_over_and_the_former_leader_stands_last() {
     let (leader, token) = world.leaders("scheduler")[0];
     world.feed(
         leader,
-        Input::Resign { role: name("scheduler"), token: Token(token), reason: Reason::Resigned },
+        Input::Resign { role: name("scheduler"), token: Token(token), reason: EndReason::Resigned },
     );
     world.run_for(Duration::from_millis(60));
     assert_ne!(world.leaders("scheduler")[0].0, leader);

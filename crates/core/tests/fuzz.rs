@@ -7,7 +7,7 @@ use std::time::Duration;
 use proptest::prelude::*;
 use tenure_core::engine::{Class, Config};
 use tenure_core::io::Candidacy;
-use tenure_core::record::{Cluster, Holder, PROTOCOL, Reason, Role, Session, SessionState};
+use tenure_core::record::{Cluster, EndReason, Holder, PROTOCOL, Role, Session, SessionState, StartReason};
 use tenure_core::*;
 
 /// One decision of the one who feeds the engine: which kind of input, and three numbers that bend it.
@@ -123,7 +123,7 @@ impl Feeder {
                 token: token(a),
                 holder: (!b.is_multiple_of(3)).then(|| Holder { session, node: name(b) }),
                 since: Timestamp(b),
-                reason: Reason::First,
+                reason: StartReason::First.into(),
                 previous: Some(name(a)),
                 successor: b.is_multiple_of(2).then(|| name(a)),
             }),
@@ -190,7 +190,7 @@ impl Feeder {
             }
             4 => Input::Observe { role },
             5 => Input::Withdraw { role },
-            6 => Input::Resign { role, token: token(b), reason: Reason::Resigned },
+            6 => Input::Resign { role, token: token(b), reason: EndReason::Resigned },
             7 => Input::WorkStopped { role, token: token(b) },
             8 => Input::LockAcquired { session, lock: None },
             9 => Input::ClockFault,
@@ -322,7 +322,7 @@ fn the_last_of_all_tokens_is_left_alone() {
             token: last,
             holder: None,
             since: Timestamp(0),
-            reason: Reason::Resigned,
+            reason: EndReason::Resigned.into(),
             previous: None,
             successor: None,
         };

@@ -13,7 +13,7 @@ use std::time::Duration;
 use script::{A, B, MessageFate, MessageKind, Script, entry, role, seconds};
 use tenure_core::engine::Class;
 use tenure_core::io::{Candidacy, Evidence};
-use tenure_core::record::{Answer, LivenessLock, Order, Reason, Request, RoleControl, SessionState};
+use tenure_core::record::{Answer, EndReason, LivenessLock, Order, Request, RoleControl, SessionState};
 use tenure_core::*;
 
 /// Plays a schedule soundly and with a mutant: the first must hold, the second must not.
@@ -110,7 +110,7 @@ fn work_that_will_not_die_is_neither_resigned_nor_closed() {
         s.stubborn.insert(A);
         let began = s.now;
         let token = s.token(A);
-        s.feed(A, Input::Resign { role: role(), token, reason: Reason::Resigned });
+        s.feed(A, Input::Resign { role: role(), token, reason: EndReason::Resigned });
         s.cut.insert(A);
         s.wait(4.0);
         s.cut.remove(&A);
@@ -128,7 +128,7 @@ fn the_answer_to_a_claim_is_not_credited_to_a_later_session() {
         s.plan(B, MessageKind::Claim, MessageFate::HoldAnswer);
         let token = s.token(A);
         let claimed = s.now;
-        s.feed(A, Input::Resign { role: role(), token, reason: Reason::Resigned });
+        s.feed(A, Input::Resign { role: role(), token, reason: EndReason::Resigned });
         s.wait(0.2);
         assert_eq!(s.times(B, MessageKind::Claim, claimed), 1, "B has claimed");
         let former = s.session(B);
@@ -182,7 +182,7 @@ fn a_hint_that_says_vacant_deposes_nobody_and_raises_no_token() {
         }
         s.wait(2.0);
         let deposed = s.leaders() != [A] || register_of_the_role(&s).1 != version;
-        s.feed(A, Input::Resign { role: role(), token: record.token, reason: Reason::Resigned });
+        s.feed(A, Input::Resign { role: role(), token: record.token, reason: EndReason::Resigned });
         s.wait(2.0);
         let next = s.leaders() == [B] && s.token(B) == record.token.next();
         !deposed && next && !s.overlap
@@ -201,7 +201,7 @@ fn a_flood_of_hints_costs_few_reads_and_delays_a_hand_over_by_a_beat_at_most() {
             s.feed(B, Input::Forged(entry(&key, version, &Record::Role(record.clone()))));
         }
         let few = s.times(B, MessageKind::Read, began) <= 8;
-        s.feed(A, Input::Resign { role: role(), token: record.token, reason: Reason::Resigned });
+        s.feed(A, Input::Resign { role: role(), token: record.token, reason: EndReason::Resigned });
         s.wait(1.1);
         few && s.leaders() == [B] && !s.overlap
     });
@@ -214,7 +214,7 @@ fn hints_that_tell_something_new_are_followed_without_limit() {
     for round in 0..40 {
         let leader = s.leaders()[0];
         let token = s.token(leader);
-        s.feed(leader, Input::Resign { role: role(), token, reason: Reason::Resigned });
+        s.feed(leader, Input::Resign { role: role(), token, reason: EndReason::Resigned });
         s.wait(0.06);
         assert_eq!(s.leaders(), [1 - leader], "round {round}");
     }
@@ -250,7 +250,7 @@ fn a_lost_resignation_orphans_nothing() {
     let mut s = Script::led_by_a(None);
     s.plan(A, MessageKind::Resign, MessageFate::Lose);
     let token = s.token(A);
-    s.feed(A, Input::Resign { role: role(), token, reason: Reason::Resigned });
+    s.feed(A, Input::Resign { role: role(), token, reason: EndReason::Resigned });
     assert_eq!(s.leaders(), [], "from the decision on it is invalid");
     s.wait(3.0);
     assert_eq!(s.leaders(), [B]);
@@ -265,7 +265,7 @@ fn a_claim_without_an_answer_orphans_nothing() {
             let mut s = Script::led_by_a(mutant);
             s.plan(B, MessageKind::Claim, MessageFate::HoldAnswer);
             let token = s.token(A);
-            s.feed(A, Input::Resign { role: role(), token, reason: Reason::Resigned });
+            s.feed(A, Input::Resign { role: role(), token, reason: EndReason::Resigned });
             s.wait(20.0);
             !s.leaders().is_empty() && s.elections().windows(2).all(|pair| pair[0].1 < pair[1].1)
         });
@@ -475,7 +475,7 @@ fn an_owner_that_lost_its_connection_begins_anew() {
     s.wait(1.0);
     assert!(!s.overlap && s.leaders().len() == 1 && s.session(A) != session);
     let ended = s.events.iter().any(|(_, node, event)| {
-        *node == A && *event == Event::SessionOver { session, reason: Reason::Disconnected }
+        *node == A && *event == Event::SessionOver { session, reason: EndReason::Disconnected }
     });
     assert!(ended);
 }
@@ -510,7 +510,7 @@ fn a_pause_between_claim_and_election() {
         let mut s = Script::led_by_a(mutant);
         s.plan(B, MessageKind::Claim, MessageFate::HoldAnswer);
         let token = s.token(A);
-        s.feed(A, Input::Resign { role: role(), token, reason: Reason::Resigned });
+        s.feed(A, Input::Resign { role: role(), token, reason: EndReason::Resigned });
         s.wait(0.3);
         control(&mut s, RoleControl { pause: Some(order()), ..RoleControl::default() });
         s.release();
@@ -651,7 +651,7 @@ fn tokens_rise_after_forgetting() {
         for _ in 0..2 {
             let leader = s.leaders()[0];
             let token = s.token(leader);
-            s.feed(leader, Input::Resign { role: role(), token, reason: Reason::Resigned });
+            s.feed(leader, Input::Resign { role: role(), token, reason: EndReason::Resigned });
             s.wait(5.0);
         }
         let last = s.elections().last().expect("a tenure").1;
@@ -673,13 +673,13 @@ fn tokens_rise_after_clocks_were_set_back(mutant: Option<Mutant>) -> bool {
     let mut s = Script::led_at(10_000_000_000_000, mutant, [Duration::from_secs(5); 2], Class::C, None);
     s.set_back = 3_600_000_000;
     let token = s.token(A);
-    s.feed(A, Input::Resign { role: role(), token, reason: Reason::Resigned });
+    s.feed(A, Input::Resign { role: role(), token, reason: EndReason::Resigned });
     s.wait(5.0);
     assert_eq!(s.leaders(), [B]);
     // While A is away, B gives up and is elected again; then the store forgets that, and B is away.
     let (kept, token) = (s.registers.clone(), s.token(B));
     s.cut.insert(A);
-    s.feed(B, Input::Resign { role: role(), token, reason: Reason::Resigned });
+    s.feed(B, Input::Resign { role: role(), token, reason: EndReason::Resigned });
     s.wait(20.0);
     let lost = s.token(B);
     assert!(lost > token);

@@ -140,7 +140,7 @@ impl Candidate {
     /// Gives the role up, if this node leads it; its work is told to stop first. It stays a candidate, the last in line.
     pub fn resign(&self) {
         if let Some(lead) = self.lead() {
-            let (role, token, reason) = (self.role().clone(), lead.token(), crate::Reason::Resigned);
+            let (role, token, reason) = (self.role().clone(), lead.token(), crate::EndReason::Resigned);
             let _ = self.shared.commands.send(Command::Release { role, token, reason });
         }
     }

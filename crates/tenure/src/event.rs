@@ -3,7 +3,7 @@
 use serde::Serialize;
 use tenure_core::Timestamp;
 pub use tenure_core::io::{ElectionFailure, State};
-pub use tenure_core::record::Reason;
+pub use tenure_core::record::{EndReason, Reason, StartReason};
 
 use crate::{Name, SessionId, Token};
 
@@ -65,7 +65,7 @@ pub enum EventKind {
         /// The token of the tenure.
         token: Token,
         /// The reason.
-        reason: Reason,
+        reason: EndReason,
         /// Whether the lease runs out.
         forced: bool,
     },
@@ -76,7 +76,7 @@ pub enum EventKind {
         /// The token of the tenure.
         token: Token,
         /// The reason.
-        reason: Reason,
+        reason: EndReason,
     },
     /// The work of a tenure had not stopped when it had to: it works without cover.
     Stuck {
@@ -141,7 +141,7 @@ pub enum EventKind {
         /// Its id.
         session: SessionId,
         /// The reason.
-        reason: Reason,
+        reason: EndReason,
     },
     /// A live process has this node's name; this one waits and leads nothing.
     NameTaken {

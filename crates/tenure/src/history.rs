@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 use tenure_core::Timestamp;
-use tenure_core::record::{Reason, SessionState};
+use tenure_core::record::{EndReason, SessionState};
 
 use crate::{Name, SessionId, Token};
 
@@ -32,7 +32,7 @@ pub struct TenureRecord {
     pub measured: Option<EndSource>,
     /// The reason for its end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub reason: Option<Reason>,
+    pub reason: Option<EndReason>,
 }
 
 /// Where the time of a tenure's end comes from.
@@ -74,8 +74,8 @@ impl TenureRecord {
         self.ended = ended.map(|at| at.max(self.began));
         self.measured = ended.map(|_| source);
         self.reason = Some(match session {
-            Some(SessionState::Closed) => Reason::Shutdown,
-            _ => Reason::Expelled,
+            Some(SessionState::Closed) => EndReason::Shutdown,
+            _ => EndReason::Expelled,
         });
     }
 }

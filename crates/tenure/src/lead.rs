@@ -13,7 +13,7 @@ use crate::candidate::CandidateShared;
 use crate::driver::Command;
 use crate::fault_injection::DriverFault;
 use crate::lease_state::{LeaseState, TenurePhase};
-use crate::{Name, Reason, SessionId, Time, Token};
+use crate::{EndReason, Name, SessionId, Time, Token};
 
 /// How [`Tenure::hold`] ended. Losing a tenure is not an error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,7 +21,7 @@ pub enum WorkOutcome<T> {
     /// The work returned.
     Completed(T),
     /// The tenure ended first; the work was dropped.
-    Lost(Reason),
+    Lost(EndReason),
 }
 
 /// A request to stop the work of a tenure.
@@ -31,23 +31,23 @@ pub enum StopRequest {
     /// The role is given up on purpose: the work has its drain time to wind down.
     Drain {
         /// Why the role is given up.
-        reason: Reason,
+        reason: EndReason,
     },
     /// The lease runs out, or is over: the work has what is left until [`Lead::deadline`].
     LeaseEnds {
         /// Why the tenure ends.
-        reason: Reason,
+        reason: EndReason,
     },
 }
 
 impl StopRequest {
-    pub(crate) fn new(reason: Reason, forced: bool) -> Self {
+    pub(crate) fn new(reason: EndReason, forced: bool) -> Self {
         if forced { Self::LeaseEnds { reason } } else { Self::Drain { reason } }
     }
 
     /// Why the tenure ends.
     #[must_use]
-    pub fn reason(self) -> Reason {
+    pub fn reason(self) -> EndReason {
         match self {
             Self::Drain { reason } | Self::LeaseEnds { reason } => reason,
         }
@@ -95,7 +95,7 @@ pub struct Tenure {
     commands: mpsc::UnboundedSender<Command>,
     drain: Duration,
     kill_slack: Duration,
-    reason: Reason,
+    reason: EndReason,
     /// The candidacy lives at least as long as its tenure.
     _shared: Arc<CandidateShared>,
 }
@@ -116,7 +116,7 @@ impl Tenure {
         shared: Arc<CandidateShared>,
     ) -> Self {
         let lead = Lead { lease, drains: Arc::new(AtomicBool::new(false)) };
-        Self { lead, commands, drain, kill_slack, reason: Reason::Finished, _shared: shared }
+        Self { lead, commands, drain, kill_slack, reason: EndReason::Finished, _shared: shared }
     }
 
     /// Runs `work` while the tenure lasts, then gives the role up.
@@ -131,9 +131,9 @@ impl Tenure {
     {
         let mut guard = self;
         // If the work panics, the role is given up as failed.
-        guard.reason = Reason::WorkFailed;
+        guard.reason = EndReason::WorkFailed;
         let held = guard.run(work(guard.lead.clone())).await;
-        guard.reason = Reason::Finished;
+        guard.reason = EndReason::Finished;
         held
     }
 
@@ -145,7 +145,7 @@ impl Tenure {
         Fut: Future<Output: WorkResult>,
     {
         let mut guard = self;
-        guard.reason = Reason::WorkFailed;
+        guard.reason = EndReason::WorkFailed;
         let held = match guard.run(work(guard.lead.clone())).await {
             WorkOutcome::Completed(value) => {
                 WorkOutcome::Completed(value.failure().filter(|_| guard.lead.is_held()))
@@ -153,7 +153,7 @@ impl Tenure {
             WorkOutcome::Lost(reason) => WorkOutcome::Lost(reason),
         };
         if !matches!(held, WorkOutcome::Completed(Some(_))) {
-            guard.reason = Reason::Finished;
+            guard.reason = EndReason::Finished;
         }
         held
     }
@@ -193,17 +193,17 @@ impl Tenure {
 
     /// Gives the role up for a reason of your own.
     pub fn resign(mut self) {
-        self.reason = Reason::Resigned;
+        self.reason = EndReason::Resigned;
     }
 
     /// Gives the role up because the program is stopping.
     pub fn shut_down(mut self) {
-        self.reason = Reason::Shutdown;
+        self.reason = EndReason::Shutdown;
     }
 
     /// Gives the role up because the work failed: this node does not claim it for its cool-down, so that another node gets a turn.
     pub fn fail(mut self) {
-        self.reason = Reason::WorkFailed;
+        self.reason = EndReason::WorkFailed;
     }
 
     /// Says that no work runs under this tenure, or that it does. Without work nothing can be too slow to stop, and no
@@ -247,7 +247,7 @@ impl std::ops::Deref for Tenure {
 
 impl Drop for Tenure {
     fn drop(&mut self) {
-        let reason = if std::thread::panicking() { Reason::WorkFailed } else { self.reason };
+        let reason = if std::thread::panicking() { EndReason::WorkFailed } else { self.reason };
         let (role, token) = (self.lead.lease.role.clone(), self.lead.lease.token);
         self.lead.lease.taken.store(false, Ordering::Release);
         // Without a loop there is nothing left to give up.
@@ -341,14 +341,14 @@ impl Lead {
     }
 
     /// Waits until the tenure is over, and returns the reason.
-    pub async fn lost(&self) -> Reason {
+    pub async fn lost(&self) -> EndReason {
         let mut phase = self.lease.phase.subscribe();
         loop {
             if let TenurePhase::Lost(reason) = *phase.borrow_and_update() {
                 return reason;
             }
             if phase.changed().await.is_err() {
-                return Reason::Fault;
+                return EndReason::Fault;
             }
         }
     }
@@ -363,7 +363,7 @@ impl Lead {
                 TenurePhase::Lost(reason) => return StopRequest::LeaseEnds { reason },
             }
             if phase.changed().await.is_err() {
-                return StopRequest::LeaseEnds { reason: Reason::Fault };
+                return StopRequest::LeaseEnds { reason: EndReason::Fault };
             }
         }
     }

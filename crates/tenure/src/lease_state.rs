@@ -11,7 +11,7 @@ use tokio::sync::watch;
 use crate::clock::Clock;
 use crate::fault_injection::DriverFault;
 use crate::lead::StopRequest;
-use crate::{Name, Reason, SessionId, Time, Token};
+use crate::{EndReason, Name, SessionId, Time, Token};
 
 /// The deadline of one session, shared by everything that rests on it.
 #[derive(Debug)]
@@ -47,7 +47,7 @@ pub(crate) enum TenurePhase {
     /// The work has to stop.
     Stopping(StopRequest),
     /// It is over.
-    Lost(Reason),
+    Lost(EndReason),
 }
 
 /// One tenure of this node.
@@ -104,7 +104,7 @@ impl LeaseState {
     }
 
     /// Over: from here on `check` is false, whatever the clock says.
-    pub(crate) fn revoke(&self, reason: Reason) {
+    pub(crate) fn revoke(&self, reason: EndReason) {
         if DriverFault::NotRevoked.is_injected(self.fault) {
             return;
         }

@@ -163,7 +163,7 @@ pub use tenure_store::trust;
 
 pub use candidate::{Candidate, LeaderStream, Observer};
 pub use error::Error;
-pub use event::{Event, Reason, State};
+pub use event::{EndReason, Event, Reason, StartReason, State};
 pub use fence::FenceError;
 pub use lead::{DeadlineWatch, Lead, StopRequest, Tenure, WorkOutcome, WorkResult};
 pub use node::{CandidateBuilder, Node, NodeBuilder, default_node_name};

@@ -21,7 +21,7 @@ use prometheus_client::registry::Registry;
 use tenure::event::EventKind;
 use tenure::operator::{ClusterChange, ClusterSnapshot, NodeState, RoleReport, RoleState};
 use tenure::store::{Fate, StoreError};
-use tenure::{Event, Name, Reason};
+use tenure::{Event, Name, StartReason};
 
 use super::alerts::AlertManager;
 use super::candidacies::Candidacies;
@@ -391,7 +391,7 @@ impl Counts {
                 let given_up = state.given_up.remove(role);
                 let stopped = former.as_ref().map_or(given_up, |former| has_stopped(former, now));
                 // One that stops closes its session, which frees all its roles at once: its successors take them over.
-                let failed = *reason == Reason::Takeover && !stopped;
+                let failed = *reason == StartReason::Takeover && !stopped;
                 self.observe(role, *reason, failed, former.as_ref() != Some(leader), state);
                 self.count(role, leader, failed, state);
             }
@@ -400,13 +400,13 @@ impl Counts {
     }
 
     /// How long nobody led.
-    fn observe(&self, role: &Name, reason: Reason, failed: bool, another: bool, state: &mut State) {
+    fn observe(&self, role: &Name, reason: StartReason, failed: bool, another: bool, state: &mut State) {
         // What this agent did not watch is told later, by the history.
         let Some(gap) = state.gaps.end(role, failed) else { return };
         let gap = gap.as_secs_f64();
         match reason {
             _ if failed => self.failover.observe(gap),
-            Reason::First => {}
+            StartReason::First => {}
             _ if another => self.handover.observe(gap),
             _ => {}
         }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use tenure::{Name, Reason, Token};
+use tenure::{EndReason, Name, Token};
 
 use super::message::MemberMessage;
 use super::summary::span;
@@ -75,7 +75,7 @@ pub(super) enum Cause {
     /// It was asked for.
     HandOver,
     /// None of the demo's doing.
-    Other(Reason),
+    Other(EndReason),
 }
 
 /// One period of leading a role.
@@ -265,10 +265,10 @@ impl DemoCluster {
     }
 
     /// The earliest end counts: one that was killed or frozen did nothing more, whatever it noticed later.
-    fn left(&mut self, at: u64, role: &Name, token: Token, reason: Reason) -> Option<String> {
+    fn left(&mut self, at: u64, role: &Name, token: Token, reason: EndReason) -> Option<String> {
         let tenure = self.tenures.get_mut(role)?.get_mut(&token)?;
         let cause = match reason {
-            Reason::Transfer | Reason::StepDown => Cause::HandOver,
+            EndReason::Transfer | EndReason::StepDown => Cause::HandOver,
             reason => Cause::Other(reason),
         };
         if tenure.ended.is_some_and(|(earlier, _)| earlier <= at) {
@@ -375,7 +375,7 @@ pub(super) mod tests {
         say(cluster, node, MemberMessage::Led { role: name("scheduler"), token: Token(token), at })
     }
 
-    fn left(cluster: &mut DemoCluster, node: &str, token: u64, reason: Reason, at: u64) {
+    fn left(cluster: &mut DemoCluster, node: &str, token: u64, reason: EndReason, at: u64) {
         say(cluster, node, MemberMessage::Left { role: name("scheduler"), token: Token(token), reason, at });
     }
 
@@ -404,7 +404,7 @@ pub(super) mod tests {
         assert_eq!(cluster.held_by(&name("node-1")), [&name("scheduler")]);
         led(&mut cluster, "node-2", 2, 2_200 * MS);
         cluster.apply(3_000 * MS, DemoEvent::Woken { node: name("node-1") });
-        left(&mut cluster, "node-1", 1, Reason::LeaseExpired, 3_001 * MS);
+        left(&mut cluster, "node-1", 1, EndReason::LeaseExpired, 3_001 * MS);
         assert_eq!(causes(&cluster), [(Cause::Freeze, 2_100)]);
         assert!(cluster.held_by(&name("node-1")).is_empty());
     }
@@ -428,7 +428,7 @@ pub(super) mod tests {
         led(&mut cluster, "node-1", 1, 0);
         led(&mut cluster, "node-2", 2, 102 * MS);
         assert!(cluster.fail_overs().is_empty(), "the end of the first is not known yet");
-        left(&mut cluster, "node-1", 1, Reason::Transfer, 100 * MS);
+        left(&mut cluster, "node-1", 1, EndReason::Transfer, 100 * MS);
         assert_eq!(causes(&cluster), [(Cause::HandOver, 2)]);
     }
 
@@ -437,7 +437,7 @@ pub(super) mod tests {
         let mut cluster = two();
         led(&mut cluster, "node-1", 1, 0);
         cluster.apply(100 * MS, DemoEvent::Killed { node: name("node-1") });
-        left(&mut cluster, "node-1", 1, Reason::Transfer, 99 * MS);
+        left(&mut cluster, "node-1", 1, EndReason::Transfer, 99 * MS);
         led(&mut cluster, "node-2", 2, 101 * MS);
         assert_eq!(causes(&cluster), [(Cause::HandOver, 2)]);
     }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use rustix::process::{Signal, set_parent_process_death_signal};
 use tenure::event::EventKind;
 use tenure::store::Sqlite;
-use tenure::{Lead, Name, Node, Reason, WorkOutcome};
+use tenure::{EndReason, Lead, Name, Node, WorkOutcome};
 use tokio::task::JoinSet;
 
 use super::message::MemberMessage;
@@ -57,7 +57,7 @@ async fn campaign(node: Node, role: Name, notes: NoteWriter) -> Result<(), Exit>
         let held = tenure.hold(|lead| work(lead, working)).await;
         let reason = match held {
             WorkOutcome::Lost(reason) => reason,
-            WorkOutcome::Completed(()) => Reason::Finished,
+            WorkOutcome::Completed(()) => EndReason::Finished,
         };
         send(&MemberMessage::Left { role: role.clone(), token, reason, at: stopped.load(Ordering::Acquire) });
     }

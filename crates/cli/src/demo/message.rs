@@ -1,7 +1,7 @@
 //! What a member tells the stage, one JSON line each.
 
 use serde::{Deserialize, Serialize};
-use tenure::{Name, Reason, Token};
+use tenure::{EndReason, Name, Token};
 
 /// What happened to a member. Instants are nanoseconds of the lease clock, which processes of one host can compare.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -12,12 +12,12 @@ pub(super) enum MemberMessage {
     /// Its session is over.
     Over {
         /// Why.
-        reason: Reason,
+        reason: EndReason,
     },
     /// Its work for a role has begun.
     Led { role: Name, token: Token, at: u64 },
     /// Its work for a role has stopped.
-    Left { role: Name, token: Token, reason: Reason, at: u64 },
+    Left { role: Name, token: Token, reason: EndReason, at: u64 },
     /// What it leads may be relied on until then if nothing more is heard from the store.
     Lease { until: u64 },
 }

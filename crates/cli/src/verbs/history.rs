@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 use tenure::history::{EndSource, RoleHistory};
-use tenure::{Name, Reason};
+use tenure::{EndReason, Name};
 use tenure_agent::model::TenureEntry;
 
 use crate::args::{Common, HistoryArgs};
@@ -94,14 +94,14 @@ fn pretty(tenures: &[TenureEntry]) -> String {
 /// A tenure that an operator or its own node ended is in order; any other end deserves attention.
 fn tone(reason: &str) -> Tone {
     let failures = [
-        Reason::WorkFailed,
-        Reason::LeaseExpired,
-        Reason::Expelled,
-        Reason::Forgotten,
-        Reason::Cloned,
-        Reason::ClockFault,
-        Reason::NewerProtocol,
-        Reason::Fault,
+        EndReason::WorkFailed,
+        EndReason::LeaseExpired,
+        EndReason::Expelled,
+        EndReason::Forgotten,
+        EndReason::Cloned,
+        EndReason::ClockFault,
+        EndReason::NewerProtocol,
+        EndReason::Fault,
     ];
     if failures.iter().any(|failure| failure.as_str() == reason) { Tone::Warn } else { Tone::Plain }
 }

@@ -4,7 +4,7 @@ use std::io::IsTerminal;
 
 use serde::Serialize;
 use tenure::operator::ClusterChange;
-use tenure::{Name, Reason};
+use tenure::{EndReason, Name, StartReason};
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::source::Source;
@@ -80,26 +80,27 @@ fn pretty(at: Stamp, change: &ClusterChange) -> String {
 
 /// What it is about, how it is to be taken, and what it says.
 pub(super) fn sentence(change: &ClusterChange) -> (String, Tone, String) {
-    let because = |reason: &Option<Reason>| match reason {
-        // That a free role is taken needs no explanation.
-        None | Some(Reason::First | Reason::Vacant) => String::new(),
+    // That a vacant role is claimed needs no explanation.
+    let began = |reason: &Option<StartReason>| match reason {
+        None | Some(StartReason::First | StartReason::Vacant) => String::new(),
         Some(reason) => format!(" ({reason})"),
     };
+    let ended = |reason: &Option<EndReason>| reason.map_or(String::new(), |reason| format!(" ({reason})"));
     let former = |former: &Option<Name>| former.as_ref().map_or("its leader", Name::as_str).to_owned();
     match change {
         ClusterChange::LeaderChanged { role, leader, token, former: Some(was), reason } if was != leader => {
-            let what = format!("{leader} leads after {was}, token {token}{}", because(reason));
+            let what = format!("{leader} leads after {was}, token {token}{}", began(reason));
             (role.to_string(), Tone::Good, what)
         }
         ClusterChange::LeaderChanged { role, leader, token, reason, .. } => {
-            (role.to_string(), Tone::Good, format!("{leader} leads, token {token}{}", because(reason)))
+            (role.to_string(), Tone::Good, format!("{leader} leads, token {token}{}", began(reason)))
         }
         ClusterChange::LeaderLost { role, former: was, token, reason } => {
-            let what = format!("{} is gone, no leader, token was {token}{}", former(was), because(reason));
+            let what = format!("{} is gone, no leader, token was {token}{}", former(was), ended(reason));
             (role.to_string(), Tone::Bad, what)
         }
         ClusterChange::Vacant { role, former: was, token, reason } => {
-            let what = format!("{} resigned, no leader, token was {token}{}", former(was), because(reason));
+            let what = format!("{} resigned, no leader, token was {token}{}", former(was), ended(reason));
             (role.to_string(), Tone::Warn, what)
         }
         ClusterChange::LeaderSilent { role, leader, token } => {

@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use crate::record::{Cluster as ClusterRecord, PROTOCOL, Reason, Record, SessionState};
+use crate::record::{Cluster as ClusterRecord, EndReason, PROTOCOL, Record, SessionState};
 use crate::{Entry, Epoch, Event, Key, OpId, Outcome, Time, Token, Version, Write};
 
 use super::ops::Purpose;
@@ -285,7 +285,7 @@ impl Engine {
                 None => self.poll.everything(),
                 Some(protocol) => {
                     ctx.event(Event::NewerProtocol { protocol });
-                    self.end_session(Reason::NewerProtocol, EndMode::AtOnce, ctx);
+                    self.end_session(EndReason::NewerProtocol, EndMode::AtOnce, ctx);
                 }
             }
         }
@@ -321,7 +321,7 @@ impl Engine {
     /// The store forgot everything: nothing that we knew of it counts, and nothing that we held.
     fn reset_epoch(&mut self, ctx: &mut StepContext<'_>) {
         self.quarantine(ctx);
-        self.end_session(Reason::Forgotten, EndMode::RegisterGone, ctx);
+        self.end_session(EndReason::Forgotten, EndMode::RegisterGone, ctx);
         self.peers.clear();
         self.controls.forget();
         self.own_node.forget();

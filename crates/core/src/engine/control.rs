@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use crate::record::{Answer, Order, Reason, Record, Request, RoleControl};
+use crate::record::{Answer, EndReason, Order, Record, Request, RoleControl};
 use crate::{Entry, Event, Key, Kind, Name, Outcome, SessionId, Time, Token, Version, Write};
 
 use super::ops::Purpose;
@@ -127,7 +127,7 @@ impl Engine {
         let drained = matches!(found, Some(Entry { value: Record::NodeControl(control), .. }) if control.drain.is_some());
         if std::mem::replace(&mut self.controls.drained, drained) != drained {
             if drained {
-                self.drain_all(Reason::Drained, ctx);
+                self.drain_all(EndReason::Drained, ctx);
             }
             self.consider_all();
         }
@@ -147,17 +147,17 @@ impl Engine {
         let Some(role) = self.roles.get(name) else { return };
         let Some((token, since)) = role.led_since() else { return };
         if role.candidacy().is_none_or(|candidacy| !candidacy.eligible) {
-            return self.drain(name, Reason::Ineligible, None, ctx);
+            return self.drain(name, EndReason::Ineligible, None, ctx);
         }
         let min_tenure = role.candidacy().map_or(Duration::ZERO, |candidacy| candidacy.min_tenure);
         let young = self.now.time.since(since) < min_tenure;
         let Some(control) = self.controls.get(name) else { return };
         if control.pause.is_some() {
-            return self.drain(name, Reason::Paused, None, ctx);
+            return self.drain(name, EndReason::Paused, None, ctx);
         }
         if let Some(pin) = control.pin.as_ref().filter(|pin| pin.node != self.node) {
             let node = pin.node.clone();
-            return self.drain(name, Reason::Pinned, Some(node), ctx);
+            return self.drain(name, EndReason::Pinned, Some(node), ctx);
         }
         if let Some(request) = control.request.clone() {
             self.handle_request(name, &request, token, young, ctx);
@@ -173,7 +173,7 @@ impl Engine {
         ctx: &mut StepContext<'_>,
     ) {
         if !self.rules.requests_address_one_tenure() && request.answer != Answer::NoTarget {
-            return self.drain(name, Reason::StepDown, request.to.clone(), ctx);
+            return self.drain(name, EndReason::StepDown, request.to.clone(), ctx);
         }
         if request.token < token {
             // It addressed a tenure that is over: cleared away, unless we lead because of it. That is how those of higher
@@ -188,7 +188,7 @@ impl Engine {
         }
         match request.answer {
             Answer::Accepted => {
-                let reason = if request.to.is_some() { Reason::Transfer } else { Reason::StepDown };
+                let reason = if request.to.is_some() { EndReason::Transfer } else { EndReason::StepDown };
                 self.drain(name, reason, request.to.clone(), ctx);
             }
             Answer::NoTarget | Answer::TooYoung => {}

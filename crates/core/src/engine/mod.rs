@@ -35,7 +35,7 @@ mod session;
 
 #[cfg(feature = "mutants")]
 use crate::Mutant;
-use crate::record::Reason;
+use crate::record::EndReason;
 use crate::{
     Entropy, Epoch, Event, Hint, Input, Key, Kind, Name, Now, Output, SessionId, Time, Timing, Token, Version,
 };
@@ -288,7 +288,7 @@ impl Engine {
             Input::Forged(entry) => self.forged(entry, ctx),
             Input::Weakened => self.rules.weaken(),
             Input::Evidence(evidence) => self.take_evidence(&evidence),
-            Input::ClockFault => self.end_session(Reason::ClockFault, session::EndMode::AtOnce, ctx),
+            Input::ClockFault => self.end_session(EndReason::ClockFault, session::EndMode::AtOnce, ctx),
             Input::Describe { labels, address } => self.own_node.describe(labels, address),
         }
     }
@@ -321,7 +321,7 @@ impl Engine {
     fn stop(&mut self, ctx: &mut StepContext<'_>) {
         if self.lifecycle == Lifecycle::Running {
             self.lifecycle = Lifecycle::Stopping;
-            self.drain_all(Reason::Shutdown, ctx);
+            self.drain_all(EndReason::Shutdown, ctx);
         } else if self.lifecycle == Lifecycle::Idle {
             self.lifecycle = Lifecycle::Stopped;
         }
@@ -347,7 +347,7 @@ impl Engine {
     /// fail-over, most of which lose nothing of ours: that is found out at once, and no beat counts before.
     fn store_lost(&mut self, ctx: &mut StepContext<'_>) {
         if self.rules.loss_ends_session() {
-            self.end_session(Reason::Forgotten, session::EndMode::AtOnce, ctx);
+            self.end_session(EndReason::Forgotten, session::EndMode::AtOnce, ctx);
         }
         self.quarantine(ctx);
     }

@@ -7,7 +7,7 @@
 use std::time::Duration;
 
 use crate::mutant::Mutant;
-use crate::record::{LivenessLock, Reason, Session as SessionRecord, SessionState};
+use crate::record::{EndReason, LivenessLock, Session as SessionRecord, SessionState};
 use crate::{Fate, Outcome, Takeover, Time, Timing, Token};
 
 use super::{Class, Config};
@@ -309,8 +309,8 @@ impl Rules {
     }
 
     /// An operator does not ask a leader to step down in order to see it lead again at once.
-    pub(super) fn backs_off_after(&self, reason: Reason) -> bool {
-        reason == Reason::StepDown && !self.bent(Mutant::StepDownForgotten)
+    pub(super) fn backs_off_after(&self, reason: EndReason) -> bool {
+        reason == EndReason::StepDown && !self.bent(Mutant::StepDownForgotten)
     }
 }
 

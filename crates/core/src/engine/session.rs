@@ -4,7 +4,9 @@
 //! When it can no longer be saved, the work is told to stop while there is still time; the session is closed once
 //! the work has stopped, and only then is the next one opened.
 
-use crate::record::{LivenessLock, MAX_FREED_LATELY, Reason, Record, Session as SessionRecord, SessionState};
+use crate::record::{
+    EndReason, LivenessLock, MAX_FREED_LATELY, Record, Session as SessionRecord, SessionState,
+};
 use crate::{
     Entry, Event, Fate, Key, Name, OpId, Outcome, Output, SessionId, Takeover, Time, Version, Write,
 };
@@ -39,9 +41,9 @@ enum SessionStage {
     /// It is ours, and valid until its deadline.
     Open(OpenSession),
     /// It is not renewed any more. Waits for the work to stop, then closes.
-    Ending { own: OwnRegister, valid_until: Time, gone: bool, reason: Reason },
+    Ending { own: OwnRegister, valid_until: Time, gone: bool, reason: EndReason },
     /// The work has stopped; the close of the register is pending.
-    Closing { own: OwnRegister, writing: Option<OpId>, retry_at: Time, reason: Reason },
+    Closing { own: OwnRegister, writing: Option<OpId>, retry_at: Time, reason: EndReason },
 }
 
 /// A session register that is ours: what we wrote into it last, and what we may have written since.
@@ -169,7 +171,7 @@ impl Engine {
         if let SessionStage::Open(open) = &self.session.stage
             && self.now.time >= self.rules.beats_end_at(open.valid_until)
         {
-            self.end_session(Reason::LeaseExpired, EndMode::AtDeadline, ctx);
+            self.end_session(EndReason::LeaseExpired, EndMode::AtDeadline, ctx);
         }
         if let SessionStage::Ending { valid_until, reason, .. } = self.session.stage
             && self.now.time >= valid_until
@@ -326,10 +328,10 @@ impl Engine {
         let SessionStage::Open(open) = &self.session.stage else { return };
         if self.stays_out() {
             // It was being opened when the register told of a newer protocol.
-            self.end_session(Reason::NewerProtocol, EndMode::AtOnce, ctx);
+            self.end_session(EndReason::NewerProtocol, EndMode::AtOnce, ctx);
             self.drive_ending(ctx);
         } else if self.lifecycle == Lifecycle::Stopping && !self.roles.any_working() {
-            self.end_session(Reason::Shutdown, EndMode::AtOnce, ctx);
+            self.end_session(EndReason::Shutdown, EndMode::AtOnce, ctx);
             self.drive_ending(ctx);
         } else if open.pending_beat.is_none() && self.now.time >= open.next_beat {
             self.beat(ctx);
@@ -371,7 +373,7 @@ impl Engine {
             }
             // The liveness lock is taken once for each session, and never again: the next beats could not be proven either.
             Outcome::Failed(Fate::Severed) => {
-                self.end_session(Reason::Disconnected, EndMode::AtDeadline, ctx)
+                self.end_session(EndReason::Disconnected, EndMode::AtDeadline, ctx)
             }
             Outcome::Failed(fate) => {
                 if fate == Fate::Unknown {
@@ -416,7 +418,7 @@ impl Engine {
                 open.own.version = Some(version);
                 self.beat(ctx);
             }
-            Recognised::Over => self.end_session(Reason::Expelled, EndMode::RegisterGone, ctx),
+            Recognised::Over => self.end_session(EndReason::Expelled, EndMode::RegisterGone, ctx),
             Recognised::Cloned if unnoticed => {
                 open.own.version = found.map(|entry| entry.version);
                 self.beat(ctx);
@@ -426,13 +428,13 @@ impl Engine {
                     // Or the store went back to an older beat of ours.
                     self.quarantine(ctx);
                 }
-                self.end_session(Reason::Cloned, EndMode::RegisterGone, ctx);
+                self.end_session(EndReason::Cloned, EndMode::RegisterGone, ctx);
             }
             Recognised::Gone => {
                 if self.rules.store_can_forget() {
                     self.quarantine(ctx);
                 }
-                self.end_session(Reason::Forgotten, EndMode::AtOnce, ctx);
+                self.end_session(EndReason::Forgotten, EndMode::AtOnce, ctx);
             }
         }
     }
@@ -451,7 +453,7 @@ impl Engine {
     }
 
     /// Ends the session in use, if one is open: no beat is sent or counted from now on.
-    pub(super) fn end_session(&mut self, reason: Reason, mode: EndMode, ctx: &mut StepContext<'_>) {
+    pub(super) fn end_session(&mut self, reason: EndReason, mode: EndMode, ctx: &mut StepContext<'_>) {
         let (own, valid_until) = match &mut self.session.stage {
             SessionStage::Open(open) => {
                 if let Some(pending_beat) = open.pending_beat.take() {
@@ -503,8 +505,12 @@ impl Engine {
         let SessionStage::Opening { own, .. } = &self.session.stage else { return };
         let mut own = own.clone();
         own.unacknowledged.extend(own.version.take());
-        self.session.stage =
-            SessionStage::Closing { own, writing: None, retry_at: self.now.time, reason: Reason::Shutdown };
+        self.session.stage = SessionStage::Closing {
+            own,
+            writing: None,
+            retry_at: self.now.time,
+            reason: EndReason::Shutdown,
+        };
     }
 
     fn drive_closing(&mut self, ctx: &mut StepContext<'_>) {
@@ -515,7 +521,7 @@ impl Engine {
             return;
         }
         // A session that ran out ended with its last beat, and not when its owner got round to closing it.
-        let beat_at = if *reason == Reason::Shutdown { self.now.wall } else { own.record.beat_at };
+        let beat_at = if *reason == EndReason::Shutdown { self.now.wall } else { own.record.beat_at };
         let record = SessionRecord { state: SessionState::Closed, beat_at, ..own.record.clone() };
         let version = ctx.version();
         let put = Some((version, Record::Session(record)));
@@ -551,17 +557,17 @@ impl Engine {
                 Recognised::Gone => (own.version, *retry_at) = (None, now),
                 Recognised::Over => self.session_over(id, reason, ctx),
                 // The twin's session is none of ours to call over.
-                Recognised::Cloned => self.session_over(id, Reason::Cloned, ctx),
+                Recognised::Cloned => self.session_over(id, EndReason::Cloned, ctx),
             },
         }
     }
 
     /// Over is final: the id is never used again.
-    fn session_over(&mut self, id: SessionId, reason: Reason, ctx: &mut StepContext<'_>) {
+    fn session_over(&mut self, id: SessionId, reason: EndReason, ctx: &mut StepContext<'_>) {
         ctx.event(Event::SessionOver { session: id, reason });
         ctx.out.push(Output::ReleaseLock { session: id });
         self.session.stage = SessionStage::None { retry_at: self.now.time };
-        if matches!(reason, Reason::Cloned) {
+        if matches!(reason, EndReason::Cloned) {
             // A twin lives under it: we watch it like the session of any other node.
             self.track_session(id);
         } else {
@@ -577,7 +583,7 @@ impl Engine {
         if matches!(&found.value, Record::Session(record) if record.state != SessionState::Live)
             && matches!(self.session.stage, SessionStage::Open(_) | SessionStage::Ending { .. })
         {
-            self.end_session(Reason::Expelled, EndMode::RegisterGone, ctx);
+            self.end_session(EndReason::Expelled, EndMode::RegisterGone, ctx);
         }
         if !self.rules.reads_extend_nothing() {
             let until = self.now.time.after(self.rules.timing().validity());

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use tenure_core::record::{Reason, Request};
+use tenure_core::record::{EndReason, Request};
 use tenure_core::{Event, Input, Key, Kind, Name, Record, Time, Write};
 
 use super::{CheckResult, PerProcess, SentBatch, WriteKind};
@@ -32,7 +32,7 @@ impl Operators {
     }
 
     pub(super) fn event(&mut self, state: &WorldState, pid: Pid, event: &Event) {
-        if let Event::Lost { role, reason: Reason::StepDown, .. } = event
+        if let Event::Lost { role, reason: EndReason::StepDown, .. } = event
             && let Some((cool_down, until)) = self.0.get(pid).get_mut(role)
         {
             *until = state.local(pid).after(*cool_down);

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use tenure_core::record::Reason;
+use tenure_core::record::EndReason;
 use tenure_core::{Event, Key, Kind, Name, Record, Token, Write};
 
 use super::{CheckResult, WriteKind};
@@ -42,7 +42,7 @@ impl Requests {
     pub(super) fn event(&mut self, state: &WorldState, pid: Pid, event: &Event) -> CheckResult {
         match event {
             Event::Draining { role, token, reason, .. } | Event::Lost { role, token, reason } => {
-                let asked = matches!(reason, Reason::StepDown | Reason::Transfer);
+                let asked = matches!(reason, EndReason::StepDown | EndReason::Transfer);
                 if asked && !self.asked.contains(&(role.clone(), *token)) {
                     return Err(format!(
                         "{role} {token} is given up for {reason}, which no operator asked of it"

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use tenure_core::io::Evidence;
-use tenure_core::record::Reason;
+use tenure_core::record::EndReason;
 use tenure_core::{Entry, Hint, Input, Key, Kind, Record, SessionId};
 
 use super::execution::{Execution, ReplyFate, Task, describe};
@@ -281,7 +281,7 @@ pub fn begin<'a>(
         Action::Wake(n) => return run.then(Task::Wake(n)),
         Action::Resign(n) => {
             let token = run.world.nodes[n].leads(&role).unwrap_or_default();
-            return run.then(Task::Step(n, Input::Resign { role, token, reason: Reason::Resigned }));
+            return run.then(Task::Step(n, Input::Resign { role, token, reason: EndReason::Resigned }));
         }
         Action::WorkStops(n) => {
             let node = &mut run.world.nodes[n];

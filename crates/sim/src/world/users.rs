@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tenure_core::Input;
 use tenure_core::io::Candidacy;
-use tenure_core::record::Reason;
+use tenure_core::record::EndReason;
 
 use super::World;
 use crate::event_queue::SimEvent;
@@ -95,7 +95,7 @@ impl World {
         }
         let work = self.state.works.get(*self.rng.pick(&works)).expect("it was listed");
         let (pid, role, token) = (work.pid, work.role.clone(), work.token);
-        let reason = *self.rng.pick(&[Reason::Finished, Reason::WorkFailed, Reason::Resigned]);
+        let reason = *self.rng.pick(&[EndReason::Finished, EndReason::WorkFailed, EndReason::Resigned]);
         self.feed(pid, Input::Resign { role, token, reason });
     }
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tenure_core::engine::Class;
-use tenure_core::record::{Answer, Pin, Reason, Request, RoleControl};
+use tenure_core::record::{Answer, EndReason, Pin, Request, RoleControl};
 use tenure_core::*;
 
 use super::script::{A, B, MessageFate, MessageKind, Script, role};
@@ -28,7 +28,7 @@ fn tokens_rise_after_a_fast_clock_and_a_loss() {
         s.set_back = 9_000_000;
         let token = s.token(A);
         s.plan(B, MessageKind::Claim, MessageFate::HoldRequest);
-        s.feed(A, Input::Resign { role: role(), token, reason: Reason::Resigned });
+        s.feed(A, Input::Resign { role: role(), token, reason: EndReason::Resigned });
         s.wait(0.1);
         let kept = s.registers.clone();
         s.release();
@@ -56,7 +56,7 @@ fn a_claim_settles_before_it_is_led() {
         let first = tenure_core::engine::claim_order(&role(), None, rivals).remove(0);
         let first = if first.as_str() == "B" { B } else { c };
         s.plan(first, MessageKind::Claim, MessageFate::HoldRequest);
-        s.feed(A, Input::Resign { role: role(), token, reason: Reason::Resigned });
+        s.feed(A, Input::Resign { role: role(), token, reason: EndReason::Resigned });
         let kept = s.role_register();
         (s.hints, s.cut) = (false, [A].into());
         s.release();
@@ -82,7 +82,7 @@ fn a_claim_that_was_long_on_its_way_is_made_once_more() {
         let first = tenure_core::engine::claim_order(&role(), None, rivals).remove(0);
         let (first, second) = if first.as_str() == "B" { (B, c) } else { (c, B) };
         s.plan(first, MessageKind::Claim, MessageFate::HoldRequest);
-        s.feed(A, Input::Resign { role: role(), token, reason: Reason::Resigned });
+        s.feed(A, Input::Resign { role: role(), token, reason: EndReason::Resigned });
         let kept = s.role_register();
         (s.cut, s.deaf) = ([A].into(), [first].into());
         s.wait(0.2);
@@ -272,7 +272,7 @@ fn a_wall_clock_in_the_year_2255_uses_up_no_tokens() {
         for _ in 0..3 {
             let leader = s.leaders()[0];
             let token = s.token(leader);
-            s.feed(leader, Input::Resign { role: role(), token, reason: Reason::Resigned });
+            s.feed(leader, Input::Resign { role: role(), token, reason: EndReason::Resigned });
             s.wait(20.0);
             assert_eq!(s.leaders().len(), 1, "{years} years ahead: nobody leads after token {token}");
             s.set_back = 0;
@@ -288,7 +288,7 @@ fn a_claim_is_verified_whatever_is_learned_when_it_is_due() {
     let mut s = on_class_c(None);
     s.plan(B, MessageKind::Claim, MessageFate::HoldAnswer);
     let token = s.token(A);
-    s.feed(A, Input::Resign { role: role(), token, reason: Reason::Resigned });
+    s.feed(A, Input::Resign { role: role(), token, reason: EndReason::Resigned });
     s.wait(0.3);
     s.release();
     // B has claimed. While the claim settles, B is late, and the first that it hears of is what an operator asks.
@@ -355,7 +355,7 @@ fn a_claim_that_is_refused_by_an_older_register_is_a_sign_of_loss() {
     let mut s = on_class_c(None);
     s.plan(B, MessageKind::Claim, MessageFate::HoldRequest);
     let token = s.token(A);
-    s.feed(A, Input::Resign { role: role(), token, reason: Reason::Resigned });
+    s.feed(A, Input::Resign { role: role(), token, reason: EndReason::Resigned });
     s.wait(0.1);
     (s.hints, s.cut) = (false, [A].into());
     set_back(&mut s, 1_000);

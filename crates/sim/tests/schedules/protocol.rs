@@ -1,6 +1,6 @@
 //! Nodes of two versions on one store: whoever finds a newer protocol than its own stays out, and says so.
 
-use tenure_core::record::{PROTOCOL, Reason, SessionState};
+use tenure_core::record::{EndReason, PROTOCOL, SessionState};
 use tenure_core::*;
 
 use super::script::{A, B, MessageFate, MessageKind, Script};
@@ -24,7 +24,7 @@ fn a_leader_that_meets_a_newer_protocol_gives_up_and_stays_out() {
     s.wait(2.0);
     assert_eq!(s.leaders(), [] as [usize; 0]);
     let lost = |(_, node, event): &(u64, usize, Event)| {
-        *node == A && matches!(event, Event::Lost { reason: Reason::NewerProtocol, .. })
+        *node == A && matches!(event, Event::Lost { reason: EndReason::NewerProtocol, .. })
     };
     assert_eq!(s.events.iter().filter(|event| lost(event)).count(), 1);
     for node in [A, B] {

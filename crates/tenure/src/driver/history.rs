@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use tenure_core::record::{Reason, Session};
+use tenure_core::record::{EndReason, Session};
 use tenure_core::{Event as EngineEvent, Key, Kind, Query, Timestamp, Version};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
@@ -45,7 +45,7 @@ struct HistoryNote {
 #[derive(Debug)]
 enum NoteKind {
     Began { session: SessionId },
-    Ended { reason: Reason },
+    Ended { reason: EndReason },
 }
 
 impl HistoryRecorder {

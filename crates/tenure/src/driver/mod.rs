@@ -20,7 +20,7 @@ use futures_util::future::BoxFuture;
 use futures_util::stream::{BoxStream, FuturesUnordered, StreamExt};
 use tenure_core::engine::{Class, Config};
 use tenure_core::io::Candidacy;
-use tenure_core::record::Reason;
+use tenure_core::record::EndReason;
 use tenure_core::{Engine, Event as EngineEvent, Hint, Input, Now, OpId, Outcome, Output, Reply, Time};
 use tokio::sync::{mpsc, oneshot, watch};
 
@@ -62,7 +62,7 @@ pub(crate) enum Command {
     Release {
         role: Name,
         token: Token,
-        reason: Reason,
+        reason: EndReason,
     },
     Stopped {
         role: Name,
@@ -116,7 +116,7 @@ pub(crate) fn spawn(config: DriverConfig) -> std::io::Result<std::thread::JoinHa
 async fn supervise(mut config: DriverConfig) {
     let mut table = TenureTable::new(&config);
     let Some(class) = store_contact::connect(&mut config, &mut table).await else {
-        table.revoke_all(Reason::Shutdown);
+        table.revoke_all(EndReason::Shutdown);
         if let Some(done) = table.take_stop_request() {
             let _ = done.send(());
         }
@@ -128,12 +128,12 @@ async fn supervise(mut config: DriverConfig) {
         let mut driver = Driver::new(&config, class, table);
         let ended = AssertUnwindSafe(driver.run(&mut config.commands)).catch_unwind().await;
         let Err(panic) = ended else {
-            driver.table.revoke_all(Reason::Shutdown);
+            driver.table.revoke_all(EndReason::Shutdown);
             publish_pending(&mut config);
             break;
         };
         table = driver.table;
-        table.revoke_all(Reason::Fault);
+        table.revoke_all(EndReason::Fault);
         config.publisher.publish(EventKind::LoopFailed { error: panic_text(&*panic) });
         // What was led must have stopped before it may be led again from here.
         table.wait_until_stopped(&mut config.commands).await;

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tenure_core::io::{Candidacy, State};
-use tenure_core::record::Reason;
+use tenure_core::record::EndReason;
 use tenure_core::{Engine, Event as EngineEvent, Input, SessionId, Time};
 use tokio::sync::{mpsc, oneshot, watch};
 
@@ -214,7 +214,14 @@ impl TenureTable {
         self.tenures.insert(role.clone(), lease);
     }
 
-    fn draining(&mut self, role: &Name, token: Token, reason: Reason, forced: bool, inputs: &mut Vec<Input>) {
+    fn draining(
+        &mut self,
+        role: &Name,
+        token: Token,
+        reason: EndReason,
+        forced: bool,
+        inputs: &mut Vec<Input>,
+    ) {
         let Some(lease) = self.tenures.get(role).filter(|lease| lease.token == token).cloned() else {
             return inputs.push(Input::WorkStopped { role: role.clone(), token });
         };
@@ -231,7 +238,7 @@ impl TenureTable {
         }
     }
 
-    fn lost(&mut self, role: &Name, token: Token, reason: Reason, inputs: &mut Vec<Input>) {
+    fn lost(&mut self, role: &Name, token: Token, reason: EndReason, inputs: &mut Vec<Input>) {
         if let Some(lease) = self.tenures.get(role).filter(|lease| lease.token == token) {
             lease.revoke(reason);
         }
@@ -258,7 +265,7 @@ impl TenureTable {
         let reason = match *lease.phase.borrow() {
             TenurePhase::Stopping(request) => request.reason(),
             TenurePhase::Lost(reason) => reason,
-            TenurePhase::Held => Reason::Resigned,
+            TenurePhase::Held => EndReason::Resigned,
         };
         lease.revoke(reason);
         true
@@ -358,7 +365,7 @@ impl TenureTable {
     }
 
     /// Nothing that was led may be relied on any more.
-    pub(super) fn revoke_all(&mut self, reason: Reason) {
+    pub(super) fn revoke_all(&mut self, reason: EndReason) {
         self.end_session();
         for (role, (slot, _)) in &self.slots {
             if let Some(lease) = self.tenures.get(role) {
@@ -375,7 +382,7 @@ impl TenureTable {
                     lease.taken.store(false, Ordering::Release);
                 }
             }
-            let closed = reason == Reason::Shutdown;
+            let closed = reason == EndReason::Shutdown;
             slot.view.send_modify(|view| {
                 (view.lease, view.closed, view.state) = (None, closed, State::Follower);
             });

@@ -102,7 +102,7 @@ fn end(history: &mut RoleHistory, record: Option<&Role>, sessions: &BTreeMap<Ses
             continue;
         }
         if let Some(record) = given_up {
-            (tenure.ended, tenure.reason) = (Some(record.since), Some(record.reason));
+            (tenure.ended, tenure.reason) = (Some(record.since), record.reason.end());
             tenure.measured = Some(EndSource::Leader);
             continue;
         }
@@ -116,7 +116,7 @@ fn end(history: &mut RoleHistory, record: Option<&Role>, sessions: &BTreeMap<Ses
 mod tests {
     use std::time::Duration;
 
-    use tenure_core::record::{Holder, Reason};
+    use tenure_core::record::{EndReason, Holder};
     use tenure_core::{Takeover, Timestamp};
 
     use super::*;
@@ -124,7 +124,7 @@ mod tests {
 
     fn tenure(token: u64, ended: Option<u64>) -> TenureRecord {
         let (node, session) = (Name::new("a").unwrap(), SessionId(u128::from(token)));
-        let reason = ended.map(|_| Reason::Resigned);
+        let reason = ended.map(|_| EndReason::Resigned);
         let measured = ended.map(|_| EndSource::Leader);
         let (token, began) = (Token(token), Timestamp(token * 100));
         TenureRecord { token, node, session, began, ended: ended.map(Timestamp), measured, reason }
@@ -133,7 +133,7 @@ mod tests {
     fn role(token: u64, held: bool) -> Role {
         let holder =
             held.then(|| Holder { session: SessionId(u128::from(token)), node: Name::new("a").unwrap() });
-        let (since, reason) = (Timestamp(token * 100 + 50), Reason::StepDown);
+        let (since, reason) = (Timestamp(token * 100 + 50), EndReason::StepDown.into());
         Role { token: Token(token), holder, since, reason, previous: None, successor: None }
     }
 
@@ -180,14 +180,20 @@ mod tests {
     #[test]
     fn what_is_over_has_an_end_although_nobody_wrote_it() {
         let resigned = completed(vec![tenure(4, None)], &role(4, false), &[(4, SessionState::Live)]);
-        assert_eq!((resigned[0].ended, resigned[0].reason), (Some(Timestamp(450)), Some(Reason::StepDown)));
+        assert_eq!(
+            (resigned[0].ended, resigned[0].reason),
+            (Some(Timestamp(450)), Some(EndReason::StepDown))
+        );
         let died = completed(vec![tenure(4, None)], &role(4, true), &[(4, SessionState::Expelled)]);
-        assert_eq!((died[0].ended, died[0].reason), (Some(Timestamp(777)), Some(Reason::Expelled)));
+        assert_eq!((died[0].ended, died[0].reason), (Some(Timestamp(777)), Some(EndReason::Expelled)));
         assert_eq!(died[0].measured, Some(EndSource::LastBeat));
         let closed = completed(vec![tenure(4, None)], &role(4, true), &[(4, SessionState::Closed)]);
-        assert_eq!(closed[0].reason, Some(Reason::Shutdown));
+        assert_eq!(closed[0].reason, Some(EndReason::Shutdown));
         let forgotten = completed(vec![tenure(4, None)], &role(5, true), &[(5, SessionState::Live)]);
-        assert_eq!((forgotten[0].ended, forgotten[0].reason), (Some(Timestamp(550)), Some(Reason::Expelled)));
+        assert_eq!(
+            (forgotten[0].ended, forgotten[0].reason),
+            (Some(Timestamp(550)), Some(EndReason::Expelled))
+        );
         assert_eq!(forgotten[0].measured, Some(EndSource::Successor));
     }
 }

@@ -3,7 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use tenure_core::record::{Cluster, Holder, Node, NodeControl, Reason, Role, RoleControl, Session};
+use tenure_core::record::{
+    Cluster, EndReason, Holder, Node, NodeControl, Reason, Role, RoleControl, Session,
+};
 use tenure_core::{Epoch, Key, Kind, Query, Record, Timestamp};
 
 use super::liveness::{LivenessBySession, SessionLiveness};
@@ -205,8 +207,10 @@ fn fallen(
         return (Some(record.reason), Some(record.since));
     }
     match status {
-        Some(status) if status.state == NodeState::Closed => (Some(Reason::Shutdown), Some(status.at)),
-        status => (Some(Reason::Expelled), status.map(|status| status.at)),
+        Some(status) if status.state == NodeState::Closed => {
+            (Some(EndReason::Shutdown.into()), Some(status.at))
+        }
+        status => (Some(EndReason::Expelled.into()), status.map(|status| status.at)),
     }
 }
 

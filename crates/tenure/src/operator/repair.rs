@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use serde::Serialize;
-use tenure_core::record::{Cluster, Holder, PROTOCOL, Reason, Record, Role, Session, SessionState};
+use tenure_core::record::{Cluster, Holder, PROTOCOL, Record, Role, Session, SessionState, StartReason};
 use tenure_core::{Epoch, Key, Kind, Query, Takeover, Timestamp, Timing, Token};
 
 use super::{AuditEntry, Operator, OperatorAction};
@@ -340,7 +340,7 @@ fn rewritten(entry: &Entry) -> Option<Value> {
     let holder: Holder = serde_json::from_value(raw.get("holder")?.clone()).ok()?;
     let told = raw.get("token").and_then(|token| serde_json::from_value::<Token>(token.clone()).ok());
     let token = told.max(entry.value.token).filter(|token| *token < Token::IMPLAUSIBLE)?;
-    let (since, reason) = (wall_now(), Reason::Forgotten);
+    let (since, reason) = (wall_now(), StartReason::Repaired.into());
     let role = Role { token, holder: Some(holder), since, reason, previous: None, successor: None };
     Some(Value::of_record(&Record::Role(role)))
 }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use futures_util::stream::BoxStream;
 use futures_util::{FutureExt, StreamExt};
 use serde::{Deserialize, Serialize};
-use tenure_core::record::{Order, Reason};
+use tenure_core::record::{EndReason, Order, Reason, StartReason};
 
 use super::liveness::LivenessMonitor;
 use super::registers::Registers;
@@ -49,7 +49,7 @@ pub enum ClusterChange {
         /// The leader at the last poll, if there was one.
         former: Option<Name>,
         /// Why the tenure began.
-        reason: Option<Reason>,
+        reason: Option<StartReason>,
     },
     /// The leader's session was ended by others, and the role has no leader.
     LeaderLost {
@@ -60,7 +60,7 @@ pub enum ClusterChange {
         /// The token of the tenure that is over.
         token: Token,
         /// Why it is over.
-        reason: Option<Reason>,
+        reason: Option<EndReason>,
     },
     /// The leader gave the role up, and the role has no leader.
     Vacant {
@@ -71,7 +71,7 @@ pub enum ClusterChange {
         /// The token of the tenure that is over.
         token: Token,
         /// Why it is over.
-        reason: Option<Reason>,
+        reason: Option<EndReason>,
     },
     /// The leader has not beaten for a ttl.
     LeaderSilent {
@@ -325,13 +325,18 @@ fn of_tenure(before: Option<&RoleReport>, after: Option<&RoleReport>) -> Option<
     let role = before.or(after)?.role.clone();
     let (token, reason) = match after {
         Some(after) => (after.token, after.reason),
-        None => (token(before), Some(Reason::Forgotten)),
+        None => (token(before), Some(EndReason::Forgotten.into())),
     };
-    let lost = matches!(reason, Some(Reason::Expelled | Reason::Forgotten));
-    Some(match leader {
-        Some(leader) => ClusterChange::LeaderChanged { role, leader, token, former, reason },
-        None if lost => ClusterChange::LeaderLost { role, former, token, reason },
-        None => ClusterChange::Vacant { role, former, token, reason },
+    if let Some(leader) = leader {
+        let reason = reason.and_then(Reason::start);
+        return Some(ClusterChange::LeaderChanged { role, leader, token, former, reason });
+    }
+    let reason = reason.and_then(Reason::end);
+    let lost = matches!(reason, Some(EndReason::Expelled | EndReason::Forgotten));
+    Some(if lost {
+        ClusterChange::LeaderLost { role, former, token, reason }
+    } else {
+        ClusterChange::Vacant { role, former, token, reason }
     })
 }
 
@@ -353,7 +358,12 @@ mod tests {
 
     use super::*;
 
-    fn role(leader: Option<&str>, token: u64, state: RoleState, reason: Reason) -> ClusterSnapshot {
+    fn role(
+        leader: Option<&str>,
+        token: u64,
+        state: RoleState,
+        reason: impl Into<Reason>,
+    ) -> ClusterSnapshot {
         let report = RoleReport {
             role: Name::new("scheduler").unwrap(),
             leader: leader.map(|leader| Name::new(leader).unwrap()),
@@ -361,7 +371,7 @@ mod tests {
             token: Token(token),
             since: None,
             state,
-            reason: Some(reason),
+            reason: Some(reason.into()),
             last_beat_ms_ago: None,
             ttl_ms: None,
             address: None,
@@ -382,15 +392,18 @@ mod tests {
 
     #[test]
     fn a_tenure_that_began_or_ended_is_told() {
-        let led = role(Some("a"), 1, RoleState::Led, Reason::First);
+        let led = role(Some("a"), 1, RoleState::Led, StartReason::First);
         assert_eq!(changes(&ClusterSnapshot::default(), &led), ["leader-changed"]);
         assert_eq!(changes(&led, &led), [""; 0]);
-        assert_eq!(changes(&led, &role(Some("a"), 2, RoleState::Led, Reason::Reclaimed)), ["leader-changed"]);
-        assert_eq!(changes(&led, &role(None, 1, RoleState::Vacant, Reason::Resigned)), ["vacant"]);
-        assert_eq!(changes(&led, &role(None, 1, RoleState::Vacant, Reason::Expelled)), ["leader-lost"]);
+        assert_eq!(
+            changes(&led, &role(Some("a"), 2, RoleState::Led, StartReason::Reclaimed)),
+            ["leader-changed"]
+        );
+        assert_eq!(changes(&led, &role(None, 1, RoleState::Vacant, EndReason::Resigned)), ["vacant"]);
+        assert_eq!(changes(&led, &role(None, 1, RoleState::Vacant, EndReason::Expelled)), ["leader-lost"]);
         assert_eq!(changes(&led, &ClusterSnapshot::default()), ["leader-lost"]);
-        let passed = role(None, 2, RoleState::Vacant, Reason::Resigned);
-        assert_eq!(changes(&role(None, 1, RoleState::Vacant, Reason::Resigned), &passed), ["vacant"]);
+        let passed = role(None, 2, RoleState::Vacant, EndReason::Resigned);
+        assert_eq!(changes(&role(None, 1, RoleState::Vacant, EndReason::Resigned), &passed), ["vacant"]);
     }
 
     #[test]
@@ -399,7 +412,7 @@ mod tests {
             epoch: Some(tenure_core::Epoch(epoch)),
             ..snapshot
         };
-        let led = |token| role(Some("a"), token, RoleState::Led, Reason::First);
+        let led = |token| role(Some("a"), token, RoleState::Led, StartReason::First);
         assert_eq!(changes(&ClusterSnapshot::default(), &at(1, led(7))), ["leader-changed"], "it is new");
         assert_eq!(changes(&at(1, led(7)), &at(1, led(6))), ["store-forgot", "leader-changed"]);
         assert_eq!(changes(&at(1, led(7)), &ClusterSnapshot::default()), ["store-forgot", "leader-lost"]);
@@ -408,7 +421,7 @@ mod tests {
 
     #[test]
     fn a_namespace_that_an_operator_renewed_has_lost_nothing() {
-        let led = role(Some("a"), 7, RoleState::Led, Reason::First);
+        let led = role(Some("a"), 7, RoleState::Led, StartReason::First);
         let before = ClusterSnapshot { epoch: Some(tenure_core::Epoch(1)), ..led };
         let renewed = |floor| {
             let epoch = Some(tenure_core::Epoch(2));
@@ -424,8 +437,8 @@ mod tests {
     #[test]
     fn silence_is_told_once_and_its_end_too() {
         let (led, silent) = (
-            role(Some("a"), 1, RoleState::Led, Reason::First),
-            role(Some("a"), 1, RoleState::Silent, Reason::First),
+            role(Some("a"), 1, RoleState::Led, StartReason::First),
+            role(Some("a"), 1, RoleState::Silent, StartReason::First),
         );
         assert_eq!(changes(&led, &silent), ["leader-silent"]);
         assert_eq!(changes(&silent, &silent), [""; 0]);
@@ -435,12 +448,12 @@ mod tests {
 
     #[test]
     fn orders_are_told_before_what_they_cause() {
-        let led = role(Some("a"), 1, RoleState::Led, Reason::First);
-        let mut paused = role(None, 1, RoleState::Paused, Reason::Paused);
+        let led = role(Some("a"), 1, RoleState::Led, StartReason::First);
+        let mut paused = role(None, 1, RoleState::Paused, EndReason::Paused);
         paused.roles[0].paused = Some(Order { by: "ada".into(), why: String::new(), at: Timestamp(0) });
         assert_eq!(changes(&led, &paused), ["paused", "vacant"]);
         assert_eq!(
-            changes(&paused, &role(Some("b"), 2, RoleState::Led, Reason::Vacant)),
+            changes(&paused, &role(Some("b"), 2, RoleState::Led, StartReason::Vacant)),
             ["resumed", "leader-changed"]
         );
     }

@@ -44,7 +44,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::event::EventKind;
 use crate::node::CandidateBuilder;
-use crate::{Error, Name, Node, Reason, StopRequest, Tenure};
+use crate::{EndReason, Error, Name, Node, StopRequest, Tenure};
 use context::StopSignals;
 use supervisor::WorkerExit;
 
@@ -75,7 +75,7 @@ pub struct WorkerGroup {
 #[non_exhaustive]
 pub struct TenureReport {
     /// The reason for the end of the tenure.
-    pub reason: Reason,
+    pub reason: EndReason,
     /// The worker that failed, and how, if that ended the tenure.
     pub failure: Option<(String, WorkerFailure)>,
     /// Workers that did not finish, in time or well, after they were told to stop.
@@ -122,7 +122,7 @@ impl WorkerGroup {
         let candidate = builder.await?;
         while let Some(tenure) = candidate.elected().await {
             let report = self.run(&node, tenure).await;
-            if report.reason == Reason::Finished {
+            if report.reason == EndReason::Finished {
                 candidate.set_eligible(false);
                 tokio::time::sleep(node.timing().ttl).await;
                 candidate.set_eligible(eligible);
@@ -163,14 +163,14 @@ impl WorkerGroup {
             tokio::select! {
                 biased;
                 request = lead.stop_requested() => break Some(request),
-                () = dropped.cancelled() => break Some(StopRequest::LeaseEnds { reason: Reason::Resigned }),
+                () = dropped.cancelled() => break Some(StopRequest::LeaseEnds { reason: EndReason::Resigned }),
                 // With nothing to do, as in shadow mode, the role is led until it is given up.
                 Some(ended) = workers.next() => if outcomes.add(ended) || workers.is_empty() { break None },
             }
         };
         signals.stop.cancel();
         // Work that ended by itself leaves the others their drain time.
-        let request = stop.unwrap_or(StopRequest::Drain { reason: Reason::Finished });
+        let request = stop.unwrap_or(StopRequest::Drain { reason: EndReason::Finished });
         tokio::select! {
             biased;
             () = outcomes.finish(&mut workers) => {}
@@ -190,13 +190,13 @@ impl WorkerGroup {
         &self,
         node: &Node,
         tenure: Tenure,
-        reason: Option<Reason>,
+        reason: Option<EndReason>,
         outcomes: WorkerOutcomes,
     ) -> TenureReport {
         let (lead, role, token) = (tenure.lead(), tenure.role().clone(), tenure.token());
         match (&outcomes.failure, reason) {
             (Some(_), _) => tenure.fail(),
-            (None, Some(Reason::Shutdown)) => tenure.shut_down(),
+            (None, Some(EndReason::Shutdown)) => tenure.shut_down(),
             _ => drop(tenure),
         }
         let lost = lead.lost().await;
@@ -210,7 +210,7 @@ impl WorkerGroup {
                 cancelled: outcomes.cancelled.clone(),
             });
         }
-        let reason = if outcomes.failure.is_some() { Reason::WorkFailed } else { reason.unwrap_or(lost) };
+        let reason = if outcomes.failure.is_some() { EndReason::WorkFailed } else { reason.unwrap_or(lost) };
         TenureReport {
             reason,
             failure: outcomes.failure,

@@ -8,7 +8,7 @@ use futures_util::StreamExt;
 use tenure::clock::{Clock, LeaseClock, SuspendTimer};
 use tenure::event::EventKind;
 use tenure::testing::{Memory, force_loss, node_on};
-use tenure::{Name, Operator, Reason, State, Time, Timestamp, WorkOutcome};
+use tenure::{EndReason, Name, Operator, State, Time, Timestamp, WorkOutcome};
 use tokio::sync::watch;
 
 const TTL: Duration = Duration::from_millis(500);
@@ -62,7 +62,7 @@ async fn work_is_dropped_when_the_tenure_is_lost_and_it_stands_again() {
         std::future::pending::<()>()
     }))
     .await;
-    assert_eq!(held, WorkOutcome::Lost(Reason::ClockFault));
+    assert_eq!(held, WorkOutcome::Lost(EndReason::ClockFault));
     let again = soon(candidate.elected()).await.unwrap();
     assert!(again.token() > first);
 }
@@ -81,7 +81,7 @@ async fn proof_of_leadership_ends_with_the_guard_while_the_session_lives_on() {
     drop(tenure);
     let next = soon(successor.elected()).await.unwrap();
     assert!(next.check() && !proof.check(), "two at once");
-    assert_eq!(soon(proof.lost()).await, Reason::Ineligible);
+    assert_eq!(soon(proof.lost()).await, EndReason::Ineligible);
 }
 
 #[tokio::test]
@@ -159,7 +159,7 @@ async fn a_paused_role_is_led_by_nobody_until_it_is_resumed() {
         tokio::join!(tenure.hold(|_| std::future::pending::<()>()), asking.pause(&role, "", PATIENCE))
     })
     .await;
-    assert_eq!((held, paused.unwrap()), (WorkOutcome::Lost(Reason::Paused), None));
+    assert_eq!((held, paused.unwrap()), (WorkOutcome::Lost(EndReason::Paused), None));
     soon(async {
         while candidate.state() != State::Paused {
             tokio::time::sleep(Duration::from_millis(5)).await;
@@ -252,7 +252,7 @@ async fn a_store_that_fails_makes_the_leader_stop_in_time_and_it_recovers() {
     let lead = tenure.lead();
     store.fail(Some(tenure::store::Fate::Unknown));
     let held = soon(tenure.hold(|_| std::future::pending::<()>())).await;
-    assert_eq!(held, WorkOutcome::Lost(Reason::LeaseExpired));
+    assert_eq!(held, WorkOutcome::Lost(EndReason::LeaseExpired));
     store.fail(None);
     assert!(!lead.check() || lead.remaining() > Duration::ZERO);
     let again = soon(candidate.elected()).await.unwrap();
@@ -343,7 +343,7 @@ async fn work_that_returns_an_error_is_told_and_recorded() {
     let history = operator(&store).history(None).await.unwrap();
     let tenures = &history[&Name::new("scheduler").unwrap()].tenures;
     let reasons: Vec<_> = tenures.iter().map(|past| past.reason).collect();
-    assert_eq!(reasons, [Some(Reason::WorkFailed), Some(Reason::Shutdown)]);
+    assert_eq!(reasons, [Some(EndReason::WorkFailed), Some(EndReason::Shutdown)]);
 }
 
 /// A deployment sends SIGTERM: the role is given up at once, and `lead` returns.
@@ -363,7 +363,7 @@ async fn a_signal_stops_the_node_and_hands_its_roles_over() {
     soon(leading).await.unwrap().unwrap();
     let history = operator(&store).history(None).await.unwrap();
     let tenures = &history[&Name::new("scheduler").unwrap()].tenures;
-    assert_eq!(tenures[0].reason, Some(Reason::Shutdown));
+    assert_eq!(tenures[0].reason, Some(EndReason::Shutdown));
 }
 
 #[tokio::test]
@@ -379,7 +379,7 @@ async fn a_history_is_kept_with_reasons() {
     let history = operator(&store).history(None).await.unwrap();
     let tenures = &history[&Name::new("scheduler").unwrap()].tenures;
     let reasons: Vec<_> = tenures.iter().take(2).map(|past| past.reason).collect();
-    assert_eq!(reasons, [Some(Reason::Resigned), Some(Reason::Finished)]);
+    assert_eq!(reasons, [Some(EndReason::Resigned), Some(EndReason::Finished)]);
     assert_eq!(tenures[1].token, second);
 }
 
@@ -431,5 +431,5 @@ async fn work_ends_when_the_machine_resumes_after_the_deadline_and_not_at_the_ne
         std::future::pending::<()>().await;
     });
     let held = soon(held).await;
-    assert!(matches!(held, WorkOutcome::Lost(Reason::LeaseExpired)), "{held:?}");
+    assert!(matches!(held, WorkOutcome::Lost(EndReason::LeaseExpired)), "{held:?}");
 }

@@ -12,7 +12,7 @@ use tenure::testing::{Memory, force_loss, node_on};
 use tenure::work::{
     HealthCheck, RestartPolicy, TenureReport, WorkError, WorkMode, Worker, WorkerFailure, WorkerGroup,
 };
-use tenure::{Name, Node, Operator, Reason, State};
+use tenure::{EndReason, Name, Node, Operator, State};
 
 const TTL: Duration = Duration::from_secs(1);
 /// Long enough for anything that happens at all.
@@ -100,7 +100,7 @@ async fn workers_start_in_order_each_when_the_one_before_is_ready() {
     let (report, _) = one_tenure(group).await;
     assert_eq!(*order.lock().unwrap(), ["first", "ready", "second"]);
     assert_eq!(report.failure, Some(("second".into(), WorkerFailure::Died("enough".into()))));
-    assert_eq!((report.reason, report.cancelled.len()), (Reason::WorkFailed, 0));
+    assert_eq!((report.reason, report.cancelled.len()), (EndReason::WorkFailed, 0));
 }
 
 #[tokio::test]
@@ -141,7 +141,7 @@ async fn what_always_restarts_does_and_what_never_does_ends_quietly() {
 #[tokio::test]
 async fn work_that_has_finished_ends_the_tenure() {
     let (report, _) = one_tenure(WorkerGroup::new().worker(Worker::new("done", |_| async { Ok(()) }))).await;
-    assert_eq!((report.reason, report.failure), (Reason::Finished, None));
+    assert_eq!((report.reason, report.failure), (EndReason::Finished, None));
 }
 
 #[tokio::test]
@@ -160,7 +160,7 @@ async fn work_that_does_not_start_hangs_or_is_not_well_ends_the_tenure() {
         let (report, _) = one_tenure(WorkerGroup::new().worker(worker)).await;
         let (_, failure) = report.failure.expect(part);
         assert!(failure.to_string().contains(part), "{failure}");
-        assert_eq!(report.reason, Reason::WorkFailed);
+        assert_eq!(report.reason, EndReason::WorkFailed);
     }
 }
 
@@ -196,7 +196,7 @@ async fn a_panic_is_a_loss_first_and_an_error_second() {
         loop {
             match events.next().await.unwrap().kind {
                 EventKind::Lost { reason, .. } => {
-                    assert_eq!(reason, Reason::WorkFailed);
+                    assert_eq!(reason, EndReason::WorkFailed);
                     lost = true;
                 }
                 EventKind::WorkFailed { worker, why, .. } => {
@@ -283,7 +283,7 @@ async fn a_drain_waits_for_what_is_in_flight_and_no_longer() {
         assert!(next.check());
         let report = soon(running).await.unwrap();
         assert_eq!(report.cancelled, if cancelled { vec!["job".to_owned()] } else { vec![] });
-        assert_eq!((report.reason, ended.get()), (Reason::Shutdown, usize::from(!cancelled)));
+        assert_eq!((report.reason, ended.get()), (EndReason::Shutdown, usize::from(!cancelled)));
         soon(stopping).await.unwrap();
     }
 }
@@ -329,7 +329,7 @@ async fn blocking_work_is_waited_for_and_blocks_nobody() {
     candidate.resign();
     let report = soon(running).await.unwrap();
     assert!(!at_work.load(Ordering::SeqCst));
-    assert_eq!((report.reason, report.cancelled.len()), (Reason::Resigned, 0));
+    assert_eq!((report.reason, report.cancelled.len()), (EndReason::Resigned, 0));
 }
 
 /// Work that nobody can drop is told when it alone has to end.
@@ -394,7 +394,7 @@ async fn a_lost_session_stops_the_work() {
         std::future::pending()
     }));
     let report = soon(group.run(&node, tenure)).await;
-    assert_eq!((report.reason, report.cancelled), (Reason::ClockFault, vec!["job".to_owned()]));
+    assert_eq!((report.reason, report.cancelled), (EndReason::ClockFault, vec!["job".to_owned()]));
 }
 
 #[tokio::test]

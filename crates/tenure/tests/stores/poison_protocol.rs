@@ -5,7 +5,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tenure::operator::{AuditEntry, Remedy};
 use tenure::store::{Fate, Retry};
-use tenure::{Reason, history, ledger};
+use tenure::{EndReason, history, ledger};
 use tenure_core::record::{Cluster, NodeControl, PROTOCOL, Role, RoleControl, Session};
 
 use super::*;
@@ -89,7 +89,7 @@ async fn stays_out(open: impl Fn() -> SharedStore) {
     let before = read(&store, &Key::Cluster).await.unwrap().value;
     put(&store, Key::Cluster, &newer(), None).await;
     assert_eq!(soon(told.next()).await, Some(Err(PROTOCOL + 1)));
-    assert_eq!(soon(told.next()).await, Some(Ok(Reason::NewerProtocol)));
+    assert_eq!(soon(told.next()).await, Some(Ok(EndReason::NewerProtocol)));
     assert!(!member.leads(0) && !member.leads(1));
 
     // Nor does anything else of this version take part, or change what it cannot know.

@@ -550,7 +550,7 @@ mod tests {
 
     use ratatui::Terminal;
     use ratatui::backend::TestBackend;
-    use tenure::{Reason, SessionId, Token};
+    use tenure::{EndReason, SessionId, Token};
 
     use super::super::tasks::tests::a_task;
     use super::*;
@@ -755,7 +755,7 @@ mod tests {
             began: Timestamp(began * 1_000_000),
             ended: ended.map(|at| Timestamp(at * 1_000_000)),
             measured: None,
-            reason: ended.map(|_| Reason::Expelled),
+            reason: ended.map(|_| EndReason::Expelled),
         };
         let tenures = [past(1, "a", 92, Some(94)), past(2, "b", 97, None)];
         let cells = lane(&tenures, Timestamp(100_000_000), Duration::from_secs(10), 10);

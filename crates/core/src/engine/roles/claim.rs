@@ -8,7 +8,7 @@ use crate::engine::ops::Purpose;
 use crate::engine::rules::TokenFloor;
 use crate::engine::{BATCH, BATCHES_AWAITED, Engine, Lifecycle, StepContext};
 use crate::io::ElectionFailure;
-use crate::record::{Holder, Reason, Record, Role as RoleRecord};
+use crate::record::{EndReason, Holder, Record, Role as RoleRecord, StartReason};
 use crate::{Event, Kind, Name, OpId, Outcome, SessionId, Time, Token, Version, Write};
 use std::time::Duration;
 
@@ -173,7 +173,7 @@ impl Engine {
             (NextAction::Claim, _) => self.claim_write(name, ctx),
             (NextAction::Resign, Stage::Following) => {
                 let expect = role.view.version()?;
-                self.begin_resigning(name, expect, Reason::Resigned, None);
+                self.begin_resigning(name, expect, EndReason::Resigned, None);
                 self.resign_write(name, ctx)
             }
             (NextAction::Resign, _) => self.resign_write(name, ctx),
@@ -205,10 +205,10 @@ impl Engine {
             return RoleRecord { token: self.next_token(role), since: self.now.wall, ..former.clone() };
         }
         let reason = match former.map(|record| &record.holder) {
-            None => Reason::First,
-            Some(None) => Reason::Vacant,
-            Some(Some(holder)) if holder.session == session => Reason::Reclaimed,
-            Some(Some(_)) => Reason::Takeover,
+            None => StartReason::First,
+            Some(None) => StartReason::Vacant,
+            Some(Some(holder)) if holder.session == session => StartReason::Reclaimed,
+            Some(Some(_)) => StartReason::Takeover,
         };
         let previous = former.and_then(|record| match &record.holder {
             Some(holder) => Some(holder.node.clone()),
@@ -219,7 +219,7 @@ impl Engine {
             token: self.next_token(role),
             holder,
             since: self.now.wall,
-            reason,
+            reason: reason.into(),
             previous,
             successor: None,
         }
@@ -388,8 +388,8 @@ impl Engine {
         let barred = self.barred(name, role) && self.rules.rereads_controls();
         // A store that has just been seen to forget may have let us claim a role that another node still leads.
         let (reason, cause) = match () {
-            () if self.store_forgot() => (Reason::Forgotten, ElectionFailure::Forgotten),
-            () if barred => (Reason::Paused, ElectionFailure::Paused),
+            () if self.store_forgot() => (EndReason::Forgotten, ElectionFailure::Forgotten),
+            () if barred => (EndReason::Paused, ElectionFailure::Paused),
             // A read that was late showed a token which the store has lost.
             () if token < role.highest_token && self.rules.store_can_forget() => {
                 return self.restamp(name, ctx);

@@ -3,7 +3,7 @@
 use super::{Stage, TrackedRole};
 use crate::engine::{Engine, StepContext};
 use crate::io::Candidacy;
-use crate::record::Reason;
+use crate::record::EndReason;
 use crate::{Kind, Name, Token};
 use std::time::Duration;
 
@@ -36,7 +36,7 @@ impl Engine {
         role.withdrawn = true;
         role.candidacy = None;
         self.own_node.outdate();
-        self.drain(name, Reason::Ineligible, None, ctx);
+        self.drain(name, EndReason::Ineligible, None, ctx);
         self.forget_withdrawn(name);
     }
 
@@ -55,13 +55,13 @@ impl Engine {
         &mut self,
         name: &Name,
         token: Token,
-        reason: Reason,
+        reason: EndReason,
         ctx: &mut StepContext<'_>,
     ) {
         if self.roles.get(name).is_none_or(|role| role.stage.tenure() != Some(token)) {
             return;
         }
-        if reason == Reason::WorkFailed {
+        if reason == EndReason::WorkFailed {
             self.back_off(name);
         }
         self.drain(name, reason, None, ctx);
@@ -80,7 +80,7 @@ impl Engine {
         if !self.roles.stop_work(name, token) {
             return;
         }
-        self.drain(name, Reason::Finished, None, ctx);
+        self.drain(name, EndReason::Finished, None, ctx);
         if self.session.open_id().is_some() {
             self.resign_drained(name, ctx);
         }
@@ -88,7 +88,7 @@ impl Engine {
         self.forget_withdrawn(name);
     }
 
-    pub(in crate::engine) fn drain_all(&mut self, reason: Reason, ctx: &mut StepContext<'_>) {
+    pub(in crate::engine) fn drain_all(&mut self, reason: EndReason, ctx: &mut StepContext<'_>) {
         for name in self.led_roles() {
             self.drain(&name, reason, None, ctx);
         }

@@ -13,7 +13,7 @@ mod resign;
 mod table;
 
 use crate::io::{Candidacy, State};
-use crate::record::{Holder, Reason, Role as RoleRecord};
+use crate::record::{EndReason, Holder, Role as RoleRecord};
 use crate::{Name, OpId, SessionId, Time, Token, Version};
 
 pub(super) use table::Roles;
@@ -105,7 +105,7 @@ enum Stage {
     /// Ours, and worked.
     Leading { token: Token, version: Version, since: Time },
     /// The work was told to stop.
-    Draining { token: Token, version: Version, reason: Reason, successor: Option<Name> },
+    Draining { token: Token, version: Version, reason: EndReason, successor: Option<Name> },
     /// The work has stopped; the register is told.
     Resigning(Resigning),
 }
@@ -116,7 +116,7 @@ struct Resigning {
     writing: Option<(OpId, Version, RoleRecord)>,
     unacknowledged: Vec<Version>,
     retry_at: Time,
-    reason: Reason,
+    reason: EndReason,
     successor: Option<Name>,
 }
 

@@ -3,7 +3,7 @@
 use super::{RoleView, Stage, TrackedRole};
 use crate::engine::{Engine, StepContext};
 use crate::io::ElectionFailure;
-use crate::record::{Reason, Record};
+use crate::record::{EndReason, Record};
 use crate::{Entry, Event, Key, Kind, Name, OpId, SessionId, Token};
 
 impl RoleView {
@@ -121,7 +121,7 @@ impl Engine {
         }
         // The reads may have been stale, and the register may be in our name after all: remembered until the session ends.
         role.maybe_stray = true;
-        self.lose(name, Reason::Forgotten, ctx);
+        self.lose(name, EndReason::Forgotten, ctx);
         self.note_loss(name, &view, ctx);
         self.apply_view(name, view, ctx);
         self.consider(name, ctx);

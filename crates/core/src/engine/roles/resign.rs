@@ -4,7 +4,7 @@
 use super::{Resigning, RoleView, Stage};
 use crate::engine::{Engine, Lifecycle, StepContext};
 use crate::io::ElectionFailure;
-use crate::record::{Reason, Record, Role as RoleRecord};
+use crate::record::{EndReason, Record, Role as RoleRecord};
 use crate::{Event, Kind, Name, Outcome, Version, Write};
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ impl Engine {
     pub(in crate::engine) fn drain(
         &mut self,
         name: &Name,
-        reason: Reason,
+        reason: EndReason,
         successor: Option<Name>,
         ctx: &mut StepContext<'_>,
     ) {
@@ -31,7 +31,7 @@ impl Engine {
     }
 
     /// The lease runs out: whatever has not stopped by the deadline must be killed.
-    pub(in crate::engine) fn drain_forced(&mut self, reason: Reason, ctx: &mut StepContext<'_>) {
+    pub(in crate::engine) fn drain_forced(&mut self, reason: EndReason, ctx: &mut StepContext<'_>) {
         for name in self.led_roles() {
             let Some(role) = self.roles.get_mut(&name) else { continue };
             let (Stage::Leading { token, version, .. } | Stage::Draining { token, version, .. }) = role.stage
@@ -60,7 +60,7 @@ impl Engine {
         &mut self,
         name: &Name,
         expect: Version,
-        reason: Reason,
+        reason: EndReason,
         successor: Option<Name>,
     ) {
         // When everything stops, one write that closes the session frees all roles; it gets a moment's precedence.
@@ -93,7 +93,7 @@ impl Engine {
             token,
             holder: None,
             since: wall,
-            reason: resigning.reason,
+            reason: resigning.reason.into(),
             previous: Some(node),
             successor: resigning.successor.clone(),
         };
@@ -195,13 +195,13 @@ impl Engine {
     }
 
     /// Every tenure is over, now.
-    pub(in crate::engine) fn lose_all(&mut self, reason: Reason, ctx: &mut StepContext<'_>) {
+    pub(in crate::engine) fn lose_all(&mut self, reason: EndReason, ctx: &mut StepContext<'_>) {
         for name in self.led_roles() {
             self.lose(&name, reason, ctx);
         }
     }
 
-    pub(in crate::engine) fn lose(&mut self, name: &Name, reason: Reason, ctx: &mut StepContext<'_>) {
+    pub(in crate::engine) fn lose(&mut self, name: &Name, reason: EndReason, ctx: &mut StepContext<'_>) {
         let Some(role) = self.roles.get_mut(name) else { return };
         let Some(token) = role.stage.tenure() else { return };
         role.stage = Stage::Following;

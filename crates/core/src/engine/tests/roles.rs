@@ -1,7 +1,7 @@
 //! The indexes of roles follow the roles.
 
 use super::*;
-use crate::record::{Holder, Reason, Role as RoleRecord};
+use crate::record::{Holder, Role as RoleRecord, StartReason};
 use crate::{Timestamp, Version};
 
 fn name(text: &str) -> Name {
@@ -13,7 +13,7 @@ fn held(session: u128) -> RoleView {
         token: Token(1),
         holder: Some(Holder { session: SessionId(session), node: name("node") }),
         since: Timestamp(0),
-        reason: Reason::First,
+        reason: StartReason::First.into(),
         previous: None,
         successor: None,
     };

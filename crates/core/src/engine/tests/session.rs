@@ -61,7 +61,7 @@ fn claims_need_an_open_session_and_tenures_a_valid_one() {
         pending_beat: None,
         in_doubt: false,
     };
-    let (op, sent_at, reason) = (OpId(1), Time(0), Reason::Shutdown);
+    let (op, sent_at, reason) = (OpId(1), Time(0), EndReason::Shutdown);
     for (stage, own_id, open_id, validity) in [
         (SessionStage::None { retry_at: Time(0) }, none, none, none),
         (SessionStage::Opening { op, sent_at, own: own() }, some, none, none),
