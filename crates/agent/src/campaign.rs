@@ -274,7 +274,7 @@ impl Campaign {
     ) -> bool {
         let role = self.candidacy.candidate.role().to_string();
         let reason = reason.map(|reason| reason.to_string());
-        let token = token.map(|token| token.0);
+        let token = token.map(|token| token.get());
         let (node, campaign) = (self.node.to_string(), self.id.0.clone());
         self.out.try_send(CampaignEvent { event, campaign, role, node, token, deadline, reason }).is_ok()
     }
@@ -297,7 +297,7 @@ impl Deadline {
         let boot = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
         let uptime = boot.tv_sec as f64 + boot.tv_nsec as f64 / 1e9;
         let micros = u64::try_from(remaining.as_micros()).unwrap_or(u64::MAX);
-        let at = Stamp(Timestamp(Stamp::now().0.0.saturating_add(micros)));
+        let at = Stamp(Timestamp::from_micros(Stamp::now().0.as_micros().saturating_add(micros)));
         // Rounded down: the deadline sent is never later than the one that counts.
         let uptime = ((uptime + remaining.as_secs_f64()) * 1000.0).floor() / 1000.0;
         Self { remaining_ms: micros / 1000, at: at.to_string(), uptime }

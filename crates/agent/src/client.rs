@@ -285,7 +285,7 @@ impl Agent {
     fn led(&self, done: ActionOutcome) -> Result<Leader, Error> {
         let node =
             Name::new(done.leader.unwrap_or_default()).map_err(|error| self.odd(&error.to_string()))?;
-        Ok(Leader { node, token: Token(done.token.unwrap_or_default()), address: done.address })
+        Ok(Leader { node, token: Token::new(done.token.unwrap_or_default()), address: done.address })
     }
 
     /// Lets nobody lead a role; the leader that has not given up in time.

@@ -109,8 +109,13 @@ impl Events {
     /// An empty ring that keeps so many.
     #[must_use]
     pub fn new(kept: usize) -> Self {
-        let nonce = Token(Stamp::now().0.0 ^ (u64::from(std::process::id()) << 40));
-        Self { instance: format!("{:x}", nonce.0), kept, ring: Mutex::default(), last: watch::Sender::new(0) }
+        let nonce = Token::new(Stamp::now().0.as_micros() ^ (u64::from(std::process::id()) << 40));
+        Self {
+            instance: format!("{:x}", nonce.get()),
+            kept,
+            ring: Mutex::default(),
+            last: watch::Sender::new(0),
+        }
     }
 
     /// Tells a change of the cluster.
@@ -134,7 +139,7 @@ impl Events {
         value["at"] = Value::from(at.to_string());
         for key in ["tick", "from", "to"] {
             if let Some(micros) = value.get(key).and_then(Value::as_u64) {
-                value[key] = Value::from(Stamp(tenure::Timestamp(micros)).to_string());
+                value[key] = Value::from(Stamp(tenure::Timestamp::from_micros(micros)).to_string());
             }
         }
         let kind = value.get("event").and_then(Value::as_str).unwrap_or_default().to_owned();
@@ -239,7 +244,7 @@ mod tests {
 
     fn joined(events: &Events, node: &str) {
         let node = Name::new(node).unwrap();
-        events.publish_change(&ClusterChange::NodeJoined { node, session: tenure::SessionId(1) });
+        events.publish_change(&ClusterChange::NodeJoined { node, session: tenure::SessionId::new(1) });
     }
 
     async fn next(stream: &mut BoxStream<'static, Next>) -> Option<u64> {
@@ -252,9 +257,10 @@ mod tests {
     /// One of each: what this node tells, and what a watch tells.
     fn one_of_each() -> (Vec<EventKind>, Vec<ClusterChange>) {
         let (role, node) = (Name::new("r").unwrap(), Name::new("n").unwrap());
-        let (token, session, reason) = (Token(1), tenure::SessionId(1), tenure::EndReason::Resigned);
+        let (token, session, reason) =
+            (Token::new(1), tenure::SessionId::new(1), tenure::EndReason::Resigned);
         let (r, n) = (|| role.clone(), || node.clone());
-        let (state, at) = (tenure::State::Follower, tenure::Timestamp(1));
+        let (state, at) = (tenure::State::Follower, tenure::Timestamp::from_micros(1));
         let ended = tenure::ledger::RunState::Succeeded;
         let kinds = vec![
             EventKind::StateChanged { role: r(), from: state, to: state },
@@ -308,7 +314,7 @@ mod tests {
         let events = Events::new(100);
         let (kinds, changes) = one_of_each();
         for kind in kinds {
-            let (at, node) = (tenure::Timestamp(1), Name::new("n").unwrap());
+            let (at, node) = (tenure::Timestamp::from_micros(1), Name::new("n").unwrap());
             events.publish_event(&Event { sequence: 0, at, lease_nanos: 0, node, kind });
         }
         changes.iter().for_each(|change| events.publish_change(change));

@@ -320,7 +320,7 @@ impl ActionOutcome {
         let former = former.map(ToString::to_string);
         Self {
             leader: Some(node.to_string()),
-            token: Some(token.0),
+            token: Some(token.get()),
             address: address.clone(),
             former,
             ..self
@@ -349,7 +349,7 @@ impl From<&RoleReport> for RoleStatus {
             role: report.role.to_string(),
             leader: text(&report.leader),
             last_leader: text(&report.last_leader),
-            token: (report.token != Token(0)).then_some(report.token.0),
+            token: (report.token != Token::new(0)).then_some(report.token.get()),
             since: report.since.map(stamp),
             state: report.state.to_string(),
             reason: report.reason.map(|reason| reason.to_string()),
@@ -403,7 +403,7 @@ impl TenureEntry {
         let before = std::iter::once(None).chain(history.tenures.iter().map(Some));
         let entry = |(past, before): (&TenureRecord, Option<&TenureRecord>)| Self {
             role: role.to_string(),
-            token: past.token.0,
+            token: past.token.get(),
             node: past.node.to_string(),
             session: past.session.to_string(),
             began: stamp(past.began),
@@ -419,7 +419,7 @@ impl TenureEntry {
 
 /// The wall clocks of two nodes may disagree: less than nothing is nothing.
 fn millis_between(from: Timestamp, to: Timestamp) -> u64 {
-    to.0.saturating_sub(from.0) / 1000
+    to.as_micros().saturating_sub(from.as_micros()) / 1000
 }
 
 impl From<&AuditEntry> for AuditItem {
@@ -450,7 +450,7 @@ impl RoleStatus {
             role: name(&self.role)?,
             leader: self.leader.as_ref().map(name).transpose()?,
             last_leader: self.last_leader.as_ref().map(name).transpose()?,
-            token: Token(self.token.unwrap_or_default()),
+            token: Token::new(self.token.unwrap_or_default()),
             since: self.since.as_deref().and_then(wall),
             state: state.unwrap_or(RoleState::Unknown),
             reason,
@@ -472,7 +472,7 @@ impl TenureEntry {
     /// If it is not what an agent sends.
     pub fn past(&self) -> Result<TenureRecord, String> {
         Ok(TenureRecord {
-            token: Token(self.token),
+            token: Token::new(self.token),
             node: Name::new(&self.node).map_err(|error| error.to_string())?,
             session: self.session.parse().map_err(|_| "a session has an odd id".to_owned())?,
             began: wall(&self.began).unwrap_or_default(),
@@ -519,5 +519,5 @@ impl NodeStatus {
 
 fn wall(text: &str) -> Option<Timestamp> {
     let micros = text.parse::<jiff::Timestamp>().ok()?.as_microsecond();
-    u64::try_from(micros).ok().map(Timestamp)
+    u64::try_from(micros).ok().map(Timestamp::from_micros)
 }

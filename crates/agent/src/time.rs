@@ -15,7 +15,7 @@ impl Stamp {
     #[must_use]
     pub fn now() -> Self {
         let since_1970 = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-        Self(Timestamp(u64::try_from(since_1970.as_micros()).unwrap_or(u64::MAX)))
+        Self(Timestamp::from_micros(u64::try_from(since_1970.as_micros()).unwrap_or(u64::MAX)))
     }
 }
 
@@ -33,7 +33,7 @@ impl Serialize for Stamp {
 
 /// The nearest time that can be shown at all.
 fn timestamp(wall: Timestamp) -> jiff::Timestamp {
-    i64::try_from(wall.0)
+    i64::try_from(wall.as_micros())
         .ok()
         .and_then(|micros| jiff::Timestamp::from_microsecond(micros).ok())
         .unwrap_or(jiff::Timestamp::MAX)
@@ -58,7 +58,7 @@ pub fn clock_of(text: &str) -> String {
 #[must_use]
 pub fn wall_of(text: &str) -> Option<Timestamp> {
     let time = text.parse::<jiff::Timestamp>().ok()?;
-    u64::try_from(time.as_microsecond()).ok().map(Timestamp)
+    u64::try_from(time.as_microsecond()).ok().map(Timestamp::from_micros)
 }
 
 /// The time of day here, to the millisecond.
@@ -70,7 +70,7 @@ pub fn clock_millis(wall: Timestamp) -> String {
 /// `3m ago, 14:02:11`; on a narrow terminal only `3m ago`.
 #[must_use]
 pub fn since_within(wall: Timestamp, width: Option<usize>) -> String {
-    let gone = ago(Duration::from_micros(Stamp::now().0.0.saturating_sub(wall.0)));
+    let gone = ago(Duration::from_micros(Stamp::now().0.as_micros().saturating_sub(wall.as_micros())));
     if width.is_some_and(|width| width < 120) { gone } else { format!("{gone}, {}", clock(wall)) }
 }
 
@@ -120,9 +120,9 @@ mod tests {
 
     #[test]
     fn programs_read_rfc_3339_with_milliseconds() {
-        let stamp = Stamp(Timestamp(1_763_244_626_123_456));
+        let stamp = Stamp(Timestamp::from_micros(1_763_244_626_123_456));
         assert_eq!(serde_json::to_string(&stamp).unwrap(), "\"2025-11-15T22:10:26.123Z\"");
-        let _ = Stamp(Timestamp(u64::MAX)).to_string();
+        let _ = Stamp(Timestamp::from_micros(u64::MAX)).to_string();
     }
 
     #[test]

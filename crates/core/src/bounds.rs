@@ -12,7 +12,7 @@ use serde::{Deserialize, Deserializer};
 use crate::{Epoch, Name, Timestamp, Timing, Token};
 
 /// The largest number that every store and language can carry.
-const LARGEST: u64 = Token::MAX.0;
+const LARGEST: u64 = Token::MAX.get();
 /// The longest text that is kept of what people wrote, in characters.
 pub const LONGEST_TEXT: usize = 1000;
 /// The longest name of a liveness lock, in characters.
@@ -22,18 +22,18 @@ const LONGEST_LIST: usize = 64;
 
 impl Timestamp {
     /// The last microsecond of the year 9999, the latest that calendars and languages agree on.
-    pub const MAX: Self = Self(253_402_300_799_999_999);
+    pub const MAX: Self = Self::from_micros(253_402_300_799_999_999);
 }
 
 impl<'de> Deserialize<'de> for Timestamp {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        Ok(Self(u64::deserialize(from)?).min(Self::MAX))
+        Ok(Self::from_micros(u64::deserialize(from)?).min(Self::MAX))
     }
 }
 
 impl<'de> Deserialize<'de> for Token {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        count(from).map(Self)
+        count(from).map(Self::new)
     }
 }
 
@@ -42,7 +42,7 @@ impl<'de> Deserialize<'de> for Epoch {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         match count(from)? {
             0 => Err(D::Error::custom("an epoch of 0")),
-            epoch => Ok(Self(epoch)),
+            epoch => Ok(Self::new(epoch)),
         }
     }
 }
@@ -151,16 +151,16 @@ mod tests {
     fn what_people_read_is_cut() {
         assert_eq!(session("beat_at", "18446744073709551615").unwrap().beat_at, crate::Timestamp::MAX);
         let cluster = Cluster {
-            epoch: crate::Epoch(7),
+            epoch: crate::Epoch::new(7),
             max_ttl: crate::Timing::DEFAULT_TTL,
             falling: Some(crate::Timing::FAST_TTL),
             protocol: 1,
-            floor: crate::Token(9),
+            floor: crate::Token::new(9),
             renewed: true,
         };
         let text = serde_json::to_string(&cluster).unwrap();
         assert_eq!(serde_json::from_str::<Cluster>(&text).unwrap(), cluster);
-        let plain = Cluster { falling: None, floor: crate::Token(0), renewed: false, ..cluster };
+        let plain = Cluster { falling: None, floor: crate::Token::new(0), renewed: false, ..cluster };
         assert_eq!(serde_json::to_string(&plain).unwrap(), r#"{"epoch":7,"max_ttl":5000,"protocol":1}"#);
     }
 }

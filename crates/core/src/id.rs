@@ -5,11 +5,31 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
+macro_rules! number {
+    ($name:ident) => {
+        impl $name {
+            /// That number, as its type.
+            #[must_use]
+            pub const fn new(number: u64) -> Self {
+                Self(number)
+            }
+
+            /// As a plain number.
+            #[must_use]
+            pub const fn get(self) -> u64 {
+                self.0
+            }
+        }
+    };
+}
+
 /// The fencing token: one number per tenure, strictly rising per role, for ever. From 1 to 2⁵³ − 1, so that it
 /// survives signed 64-bit SQL, JSON and Lua alike.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize)]
 #[serde(transparent)]
-pub struct Token(pub u64);
+pub struct Token(u64);
+
+number!(Token);
 
 impl Token {
     /// The largest token that every store and language can carry.
@@ -39,11 +59,15 @@ impl fmt::Display for Token {
 /// lost everything is never mistaken for the one it was. Zero for the `cluster` register itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize)]
 #[serde(transparent)]
-pub struct Epoch(pub u64);
+pub struct Epoch(u64);
+
+number!(Epoch);
 
 /// Names one operation between the engine and its caller; never used twice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
-pub struct OpId(pub u64);
+pub struct OpId(u64);
+
+number!(OpId);
 
 /// A nonce in hexadecimal that was not 32 digits long.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -55,7 +79,21 @@ macro_rules! nonce {
         $(#[$doc])*
         #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
         #[serde(try_from = "String", into = "String")]
-        pub struct $name(pub u128);
+        pub struct $name(u128);
+
+        impl $name {
+            /// The id of that number, which has to be a nonce: no other may have it.
+            #[must_use]
+            pub const fn new(nonce: u128) -> Self {
+                Self(nonce)
+            }
+
+            /// As a number.
+            #[must_use]
+            pub const fn get(self) -> u128 {
+                self.0
+            }
+        }
 
         impl fmt::Display for $name {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -112,7 +112,7 @@ impl Key {
     #[must_use]
     pub fn epoch(&self) -> Epoch {
         match self {
-            Self::Cluster => Epoch(0),
+            Self::Cluster => Epoch::new(0),
             Self::Session(epoch, _) | Self::Named(epoch, _, _) => *epoch,
         }
     }
@@ -157,12 +157,12 @@ mod tests {
     #[test]
     fn keys_survive_their_three_columns() {
         let name = Name::new("web-1").unwrap();
-        let mut keys = vec![Key::Cluster, Key::Session(Epoch(7), SessionId(9))];
-        keys.extend(Kind::ALL[2..].iter().map(|kind| Key::Named(Epoch(7), *kind, name.clone())));
+        let mut keys = vec![Key::Cluster, Key::Session(Epoch::new(7), SessionId::new(9))];
+        keys.extend(Kind::ALL[2..].iter().map(|kind| Key::Named(Epoch::new(7), *kind, name.clone())));
         for key in keys {
             let kind: Kind = key.kind().as_str().parse().unwrap();
             assert_eq!(Key::from_parts(key.epoch(), kind, &key.name()), Ok(key));
         }
-        assert!(Key::from_parts(Epoch(7), Kind::Role, "a b").is_err());
+        assert!(Key::from_parts(Epoch::new(7), Kind::Role, "a b").is_err());
     }
 }

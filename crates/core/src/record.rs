@@ -86,7 +86,7 @@ pub struct Cluster {
 
 #[allow(clippy::trivially_copy_pass_by_ref, reason = "serde asks so")]
 fn is_zero(token: &Token) -> bool {
-    *token == Token(0)
+    *token == Token::new(0)
 }
 
 /// The protocol version that this engine speaks.

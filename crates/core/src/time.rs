@@ -6,11 +6,23 @@ use serde::Serialize;
 
 /// An instant of this node's lease clock, in nanoseconds since an origin that means nothing elsewhere.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
-pub struct Time(pub u64);
+pub struct Time(u64);
 
 impl Time {
     /// Later than everything.
     pub const NEVER: Self = Self(u64::MAX);
+
+    /// That many nanoseconds after the origin of the clock.
+    #[must_use]
+    pub const fn from_nanos(nanos: u64) -> Self {
+        Self(nanos)
+    }
+
+    /// Nanoseconds since the origin of the clock.
+    #[must_use]
+    pub const fn as_nanos(self) -> u64 {
+        self.0
+    }
 
     /// This instant plus `span`.
     #[must_use]
@@ -38,7 +50,21 @@ fn nanos(span: Duration) -> u64 {
 /// Wall-clock time in microseconds since 1970: for people, and as a floor for tokens on a store that can forget.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize)]
 #[serde(transparent)]
-pub struct Timestamp(pub u64);
+pub struct Timestamp(u64);
+
+impl Timestamp {
+    /// That many microseconds after 1970.
+    #[must_use]
+    pub const fn from_micros(micros: u64) -> Self {
+        Self(micros)
+    }
+
+    /// Microseconds since 1970.
+    #[must_use]
+    pub const fn as_micros(self) -> u64 {
+        self.0
+    }
+}
 
 /// What both clocks showed before a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]

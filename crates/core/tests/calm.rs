@@ -53,7 +53,7 @@ impl World {
         let mut inputs = vec![(node, input)];
         while !inputs.is_empty() {
             let (node, input) = inputs.remove(0);
-            let now = Now { time: Time(self.now), wall: Timestamp(self.now / 1000) };
+            let now = Now { time: Time::from_nanos(self.now), wall: Timestamp::from_micros(self.now / 1000) };
             let Some(engine) = &mut self.engines[node] else { continue };
             let nonce = &mut self.nonce;
             let outputs = engine.step(now, input, &mut || {
@@ -125,7 +125,8 @@ impl World {
     fn run_for(&mut self, span: Duration) {
         let end = self.now + span.as_nanos() as u64;
         loop {
-            let wake = |engine: &Option<Engine>| engine.as_ref().map_or(Time::NEVER, Engine::next_wake).0;
+            let wake =
+                |engine: &Option<Engine>| engine.as_ref().map_or(Time::NEVER, Engine::next_wake).as_nanos();
             let (node, at) = self.engines.iter().map(wake).enumerate().min_by_key(|(_, at)| *at).unwrap();
             if at > end {
                 break;
@@ -137,8 +138,8 @@ impl World {
     }
 
     fn leaders(&self, role: &str) -> Vec<(usize, u64)> {
-        let leads = |engine: &Option<Engine>| engine.as_ref()?.leads(&name(role), Time(self.now));
-        self.engines.iter().enumerate().filter_map(|(n, engine)| Some((n, leads(engine)?.0))).collect()
+        let leads = |engine: &Option<Engine>| engine.as_ref()?.leads(&name(role), Time::from_nanos(self.now));
+        self.engines.iter().enumerate().filter_map(|(n, engine)| Some((n, leads(engine)?.get()))).collect()
     }
 
     fn campaign(&mut self, node: usize, role: &str) {
@@ -155,7 +156,7 @@ impl World {
         self.nonce += 1;
         match control {
             Some(control) => {
-                _ = self.registers.insert(key, (Version(self.nonce), Record::RoleControl(control)))
+                _ = self.registers.insert(key, (Version::new(self.nonce), Record::RoleControl(control)))
             }
             None => _ = self.registers.remove(&key),
         }
@@ -213,7 +214,7 @@ fn a_resignation_hands_over_and_the_former_leader_stands_last() {
     let (leader, token) = world.leaders("scheduler")[0];
     world.feed(
         leader,
-        Input::Resign { role: name("scheduler"), token: Token(token), reason: EndReason::Resigned },
+        Input::Resign { role: name("scheduler"), token: Token::new(token), reason: EndReason::Resigned },
     );
     world.run_for(Duration::from_millis(60));
     assert_ne!(world.leaders("scheduler")[0].0, leader);
@@ -225,7 +226,7 @@ fn a_paused_role_has_no_leader_until_it_is_resumed() {
     let mut world = World::new(2);
     world.campaign_all("scheduler");
     world.run_for(3 * SECOND);
-    let order = record::Order { by: "me".into(), why: "test".into(), at: Timestamp(0) };
+    let order = record::Order { by: "me".into(), why: "test".into(), at: Timestamp::from_micros(0) };
     world.control("scheduler", Some(RoleControl { pause: Some(order), ..RoleControl::default() }));
     world.run_for(3 * SECOND);
     assert_eq!(world.leaders("scheduler"), []);
@@ -242,12 +243,12 @@ fn a_transfer_reaches_its_target_and_fells_nobody_else() {
     let (leader, token) = world.leaders("scheduler")[0];
     let target = (leader + 1) % 3;
     let request = record::Request {
-        id: SessionId(99),
-        token: Token(token),
+        id: SessionId::new(99),
+        token: Token::new(token),
         to: Some(name(&format!("node-{target}"))),
         preemption: false,
         patience: 10 * SECOND,
-        order: record::Order { by: "me".into(), why: String::new(), at: Timestamp(0) },
+        order: record::Order { by: "me".into(), why: String::new(), at: Timestamp::from_micros(0) },
         answer: record::Answer::Open,
     };
     world.control("scheduler", Some(RoleControl { request: Some(request), ..RoleControl::default() }));

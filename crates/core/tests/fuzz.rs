@@ -52,7 +52,10 @@ fn name(by: u64) -> Name {
 }
 
 fn token(by: u64) -> Token {
-    Token([0, 1, 2, Token::MAX.0 - 1, Token::MAX.0, Token::MAX.0 + 1, u64::MAX, by][(by % 8) as usize])
+    Token::new(
+        [0, 1, 2, Token::MAX.get() - 1, Token::MAX.get(), Token::MAX.get() + 1, u64::MAX, by]
+            [(by % 8) as usize],
+    )
 }
 
 fn span(by: u64) -> Duration {
@@ -66,9 +69,12 @@ impl Feeder {
         let settings = timing::TimingSettings { takeover, ..timing::TimingSettings::default() };
         let timing = Timing::new(&settings).unwrap();
         let engine = Engine::new(Config::new(name(0), timing, class));
-        let now = Now { time: Time(1_000_000_000), wall: Timestamp(1_767_225_600_000_000) };
+        let now = Now {
+            time: Time::from_nanos(1_000_000_000),
+            wall: Timestamp::from_micros(1_767_225_600_000_000),
+        };
         let (asked, elected) = (Vec::new(), BTreeSet::new());
-        let known = (vec![SessionId(7)], vec![Version(9)], vec![Epoch(3)]);
+        let known = (vec![SessionId::new(7)], vec![Version::new(9)], vec![Epoch::new(3)]);
         Self {
             engine,
             now,
@@ -117,12 +123,12 @@ impl Feeder {
                 grace: span(b),
                 liveness_lock: None,
                 state: [SessionState::Live, SessionState::Closed, SessionState::Expelled][(b % 3) as usize],
-                beat_at: Timestamp(a),
+                beat_at: Timestamp::from_micros(a),
             }),
             Kind::Role => Record::Role(Role {
                 token: token(a),
                 holder: (!b.is_multiple_of(3)).then(|| Holder { session, node: name(b) }),
-                since: Timestamp(b),
+                since: Timestamp::from_micros(b),
                 reason: StartReason::First.into(),
                 previous: Some(name(a)),
                 successor: b.is_multiple_of(2).then(|| name(a)),
@@ -138,7 +144,7 @@ impl Feeder {
     fn reply(&mut self, a: u64, b: u64, c: u64) -> Input {
         let index = usize::try_from(a).unwrap_or(0) % self.asked.len().max(1);
         if self.asked.is_empty() {
-            return Input::Replied { op: OpId(a), reply: Reply::Failed(Fate::Unknown) };
+            return Input::Replied { op: OpId::new(a), reply: Reply::Failed(Fate::Unknown) };
         }
         // One in four is answered once more later.
         let op = self.asked[index].0;
@@ -212,7 +218,7 @@ impl Feeder {
         let pass = span(choice.2).min(Duration::from_secs(100_000));
         if choice.0.is_multiple_of(3) {
             self.now.time = self.now.time.after(pass);
-            self.now.wall = Timestamp(self.now.wall.0.wrapping_add(choice.3));
+            self.now.wall = Timestamp::from_micros(self.now.wall.as_micros().wrapping_add(choice.3));
         }
         let input = self.input(choice);
         let nonce = &mut self.nonce;
@@ -279,9 +285,9 @@ proptest! {
         let _ = serde_json::from_str::<Cluster>(&json);
         let record = format!(r#"{{"token":{number},"since":1,"reason":"first","more":{{}}}}"#);
         let role = serde_json::from_str::<Role>(&record);
-        prop_assert_eq!(role.is_ok(), number <= Token::MAX.0);
+        prop_assert_eq!(role.is_ok(), number <= Token::MAX.get());
         let Ok(role) = role else { return Ok(()) };
-        prop_assert_eq!(role.token, Token(number));
+        prop_assert_eq!(role.token, Token::new(number));
         let again: Role = serde_json::from_str(&serde_json::to_string(&role).unwrap()).unwrap();
         prop_assert_eq!(again, role);
     }
@@ -315,13 +321,13 @@ fn an_engine_takes_the_corpus() {
 /// Found by torture: somebody wrote the last of all tokens, and the loop panicked for ever.
 #[test]
 fn the_last_of_all_tokens_is_left_alone() {
-    for last in [Token::MAX, Token(u64::MAX)] {
+    for last in [Token::MAX, Token::new(u64::MAX)] {
         let mut feeder = Feeder::new(Class::B, Takeover::Strict);
         feeder.feed((0, 0, 0, 0));
         let record = Role {
             token: last,
             holder: None,
-            since: Timestamp(0),
+            since: Timestamp::from_micros(0),
             reason: EndReason::Resigned.into(),
             previous: None,
             successor: None,
@@ -343,8 +349,11 @@ fn the_last_of_all_tokens_is_left_alone() {
                     Output::Read { op, query } => {
                         let roles = query.keys.iter().filter(|key| key.kind() == Kind::Role);
                         let value = Record::Role(record.clone());
-                        let entry =
-                            |key: &Key| Entry { key: key.clone(), version: Version(5), value: value.clone() };
+                        let entry = |key: &Key| Entry {
+                            key: key.clone(),
+                            version: Version::new(5),
+                            value: value.clone(),
+                        };
                         inputs.push(Input::Replied { op, reply: Reply::Read(roles.map(entry).collect()) });
                     }
                     Output::Write { op, writes } => {

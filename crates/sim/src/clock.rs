@@ -31,19 +31,19 @@ impl Clock {
     #[must_use]
     pub fn time(&self, at: Instant) -> Time {
         let span = (at - self.since) as i64;
-        Time(self.shown + (span + (span * self.error_ppm).div_euclid(1_000_000)) as u64)
+        Time::from_nanos(self.shown + (span + (span * self.error_ppm).div_euclid(1_000_000)) as u64)
     }
 
     #[must_use]
     pub fn now(&self, at: Instant) -> Now {
         let wall = WALL_ORIGIN + (at / MICRO) as i64 + self.wall_offset_us;
-        Now { time: self.time(at), wall: Timestamp(wall.max(1) as u64) }
+        Now { time: self.time(at), wall: Timestamp::from_micros(wall.max(1) as u64) }
     }
 
     /// The first instant, not before `now`, at which the lease clock shows `time` or more.
     #[must_use]
     pub fn when(&self, time: Time, now: Instant) -> Instant {
-        let Some(shown) = time.0.checked_sub(self.shown) else { return now };
+        let Some(shown) = time.as_nanos().checked_sub(self.shown) else { return now };
         if time == Time::NEVER {
             return Instant::MAX;
         }
@@ -57,7 +57,7 @@ impl Clock {
 
     /// Goes on at another rate.
     pub fn drift(&mut self, now: Instant, error_ppm: i64) {
-        self.shown = self.time(now).0;
+        self.shown = self.time(now).as_nanos();
         self.since = now;
         self.error_ppm = error_ppm;
     }
@@ -76,7 +76,7 @@ mod tests {
         for error in [-100_000, -9_999, 0, 1, 10_000] {
             let clock = Clock::new(77, error, 0);
             for span in [0, 1, 999, 12_345_678_901] {
-                let due = Time(77 + span);
+                let due = Time::from_nanos(77 + span);
                 let at = clock.when(due, 0);
                 assert!(clock.time(at) >= due && (at == 0 || clock.time(at - 1) < due), "{error} {span}");
             }

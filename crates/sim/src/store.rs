@@ -169,7 +169,7 @@ fn entry(key: &Key, register: &Register, instant: Instant) -> Option<Entry> {
 fn first_key(epoch: Epoch, kind: Kind) -> Key {
     match kind {
         Kind::Cluster => Key::Cluster,
-        Kind::Session => Key::Session(epoch, SessionId(0)),
+        Kind::Session => Key::Session(epoch, SessionId::new(0)),
         // No name sorts before this one.
         _ => Key::Named(epoch, kind, Name::new("0").expect("a digit is a name")),
     }

@@ -176,7 +176,7 @@ fn a_hint_that_says_vacant_deposes_nobody_and_raises_no_token() {
     sound_and(Mutant::HintBelieved, |mutant| {
         let mut s = Script::led_by_a(mutant);
         let (key, version, record) = register_of_the_role(&s);
-        let lie = record::Role { holder: None, token: Token(Token::MAX.0 - 3), ..record.clone() };
+        let lie = record::Role { holder: None, token: Token::new(Token::MAX.get() - 3), ..record.clone() };
         for node in [A, B] {
             s.feed(node, Input::Forged(entry(&key, version, &Record::Role(lie.clone()))));
         }
@@ -296,7 +296,7 @@ fn a_session_deleted_by_hand_lasts_as_long_as_its_lease() {
             s.cut.extend(cut_off.then_some(A));
             s.registers.retain(|key, _| !matches!(key, Key::Session(_, found) if *found == id));
             s.wait(14.0);
-            !s.overlap && s.elections().last().is_some_and(|last| last.1 > token.0)
+            !s.overlap && s.elections().last().is_some_and(|last| last.1 > token.get())
         })
     });
 }
@@ -314,7 +314,7 @@ fn a_role_deleted_by_force_is_not_taken_for_a_new_one() {
             s.wait(14.0);
             let alarmed = |(_, _, event): &(u64, usize, Event)| matches!(event, Event::Quarantined { .. });
             assert!(mutant.is_some() || s.events.iter().any(alarmed), "people are told");
-            !s.overlap && s.elections().last().is_some_and(|last| last.1 > token.0)
+            !s.overlap && s.elections().last().is_some_and(|last| last.1 > token.get())
         })
     });
 }
@@ -495,12 +495,12 @@ fn control(s: &mut Script, control: RoleControl) {
     let epoch = s.registers.keys().map(Key::epoch).max().expect("an epoch");
     s.registers.insert(
         Key::Named(epoch, Kind::RoleControl, role()),
-        (Version(u128::MAX - u128::from(s.now)), Record::RoleControl(control)),
+        (Version::new(u128::MAX - u128::from(s.now)), Record::RoleControl(control)),
     );
 }
 
 fn order() -> Order {
-    Order { by: "an operator".to_owned(), why: String::new(), at: Timestamp(0) }
+    Order { by: "an operator".to_owned(), why: String::new(), at: Timestamp::from_micros(0) }
 }
 
 /// A pause is read again after a claim and before the election.
@@ -515,7 +515,7 @@ fn a_pause_between_claim_and_election() {
         control(&mut s, RoleControl { pause: Some(order()), ..RoleControl::default() });
         s.release();
         s.wait(3.0);
-        s.elections() == [(A, token.0)]
+        s.elections() == [(A, token.get())]
     });
 }
 
@@ -526,8 +526,8 @@ fn a_request_fells_only_its_tenure() {
         let mut s = Script::led_by_a(mutant);
         let token = s.token(A);
         let request = Request {
-            id: SessionId(7),
-            token: Token(token.0 - 1),
+            id: SessionId::new(7),
+            token: Token::new(token.get() - 1),
             to: None,
             preemption: false,
             patience: Duration::from_secs(5),
@@ -543,7 +543,7 @@ fn a_request_fells_only_its_tenure() {
 /// What an operator asks of the tenure that A or B leads now.
 fn ask(s: &mut Script, of: usize, to: Option<&str>) {
     let request = Request {
-        id: SessionId(s.now.into()),
+        id: SessionId::new(s.now.into()),
         token: s.token(of),
         to: to.map(|node| Name::new(node).unwrap()),
         preemption: false,
@@ -596,7 +596,7 @@ fn a_newcomer_does_not_outrun_a_named_successor() {
     let mut s = Script::led_by_a(None);
     let newcomer = s.join("C");
     let request = Request {
-        id: SessionId(7),
+        id: SessionId::new(7),
         token: s.token(A),
         to: Some(Name::new("B").unwrap()),
         preemption: false,
@@ -656,7 +656,7 @@ fn tokens_rise_after_forgetting() {
         }
         let last = s.elections().last().expect("a tenure").1;
         let later = Script::led_at(s.now, mutant, [Duration::from_secs(5); 2], Class::C, None);
-        later.token(A).0 > last
+        later.token(A).get() > last
     });
 }
 

@@ -23,7 +23,7 @@ impl Value {
     /// drew, so that no compare-and-set is made on it by accident.
     #[must_use]
     pub fn unreadable() -> (tenure_core::Version, Self) {
-        (tenure_core::Version(0), Self { token: None, json: "".into() })
+        (tenure_core::Version::new(0), Self { token: None, json: "".into() })
     }
 
     /// A value from what serialises to JSON.

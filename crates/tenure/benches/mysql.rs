@@ -73,8 +73,8 @@ fn space() -> Name {
 }
 
 fn put(name: &str, expect: Option<Version>, notify: bool) -> Write {
-    let key = Key::Named(Epoch(1), Kind::Node, Name::new(name).expect("a name"));
-    let put = Some((Version(KernelEntropy.nonce()), Value::of(&"a value of some length", None)));
+    let key = Key::Named(Epoch::new(1), Kind::Node, Name::new(name).expect("a name"));
+    let put = Some((Version::new(KernelEntropy.nonce()), Value::of(&"a value of some length", None)));
     Write { key, expect, put, notify, requires_lock: false }
 }
 

@@ -243,8 +243,8 @@ async fn fill(client: &Peers, count: u32, pass: u128) {
     let filler = "x".repeat(280);
     for first in (0..count).step_by(100) {
         let write = |nth: u32| {
-            let put = Some((Version(pass + 1), Value::of(&filler, None)));
-            let expect = (pass > 0).then_some(Version(pass));
+            let put = Some((Version::new(pass + 1), Value::of(&filler, None)));
+            let expect = (pass > 0).then_some(Version::new(pass));
             Write { key: key(&format!("r{nth}")), expect, put, notify: false, requires_lock: false }
         };
         let writes: Vec<_> = (first..count.min(first + 100)).map(write).collect();

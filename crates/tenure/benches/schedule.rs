@@ -38,10 +38,10 @@ fn next_tick() {
     for (text, zone) in [("*/5 * * * *", "UTC"), ("30 2 * * mon-fri", "Europe/Vienna"), ("0 0 29 2 *", "UTC")]
     {
         let when = Recurrence::cron(text, zone).expect("an expression");
-        let (rounds, mut at) = (2_000, Timestamp(1_767_225_600_000_000));
+        let (rounds, mut at) = (2_000, Timestamp::from_micros(1_767_225_600_000_000));
         let begun = Instant::now();
         for _ in 0..rounds {
-            at = when.next(at).unwrap_or(Timestamp(1_767_225_600_000_000));
+            at = when.next(at).unwrap_or(Timestamp::from_micros(1_767_225_600_000_000));
         }
         let each = begun.elapsed() / rounds;
         println!("next tick of {text:<20} {zone:<15} {:>8.2} µs", each.as_secs_f64() * 1e6);
@@ -57,7 +57,7 @@ async fn latency(others: Vec<TaskSettings>) -> Duration {
     let often = TaskSettings::every("often", Duration::from_millis(100)).expect("a task");
     let task = Task::new(often, move |run| {
         let since_1970 = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-        noted.lock().unwrap().push(since_1970.saturating_sub(Duration::from_micros(run.tick().0)));
+        noted.lock().unwrap().push(since_1970.saturating_sub(Duration::from_micros(run.tick().as_micros())));
         async { Ok::<(), String>(()) }
     });
     let mut schedule = Schedule::new().task(task.expect("a task")).expect("one of that name");

@@ -134,9 +134,15 @@ fn raw_signals(path: &Path, rounds: u64) -> Histogram<u64> {
 }
 
 fn put(name: &str, expect: Option<Version>, notify: bool) -> Write {
-    let key = Key::Named(Epoch(1), Kind::Node, Name::new(name).expect("a name"));
+    let key = Key::Named(Epoch::new(1), Kind::Node, Name::new(name).expect("a name"));
     let value = Value { token: None, json: RECORD.into() };
-    Write { key, expect, put: Some((Version(KernelEntropy.nonce()), value)), notify, requires_lock: false }
+    Write {
+        key,
+        expect,
+        put: Some((Version::new(KernelEntropy.nonce()), value)),
+        notify,
+        requires_lock: false,
+    }
 }
 
 fn version(write: &Write) -> Option<Version> {
@@ -200,7 +206,7 @@ async fn deaths(path: &Path, rounds: u64) -> (Histogram<u64>, Histogram<u64>) {
     let (store, space) = (Sqlite::open(path).expect("a store"), Name::new("bench").expect("a name"));
     let (mut raw, mut ours, mut watch) = (histogram(), histogram(), store.watch(&space));
     for _ in 0..rounds {
-        let session = SessionId(KernelEntropy.nonce());
+        let session = SessionId::new(KernelEntropy.nonce());
         let mut child = Command::new(std::env::current_exe().expect("this program"))
             .env(HOLD_FILE, path)
             .env(HOLD_SESSION, session.to_string())

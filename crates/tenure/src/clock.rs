@@ -127,7 +127,7 @@ pub fn lease_nanos() -> u64 {
 /// The wall clock of this host now.
 pub(crate) fn wall_now() -> Timestamp {
     let since_1970 = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    Timestamp(u64::try_from(since_1970.as_micros()).unwrap_or(u64::MAX)).min(Timestamp::MAX)
+    Timestamp::from_micros(u64::try_from(since_1970.as_micros()).unwrap_or(u64::MAX)).min(Timestamp::MAX)
 }
 
 /// Backward steps up to this are noise of reading three clocks.
@@ -153,7 +153,7 @@ impl Watermark {
             now = self.repair(&read);
         }
         self.highest.fetch_max(now, Ordering::AcqRel);
-        Time(now.max(before))
+        Time::from_nanos(now.max(before))
     }
 
     /// After a fault the clock goes on from the mark, so that it never stands still.
@@ -200,7 +200,7 @@ impl ManualClock {
 
     /// Sets the wall clock, as people do.
     pub fn set_wall(&self, wall: Timestamp) {
-        self.micros.store(wall.0, Ordering::SeqCst);
+        self.micros.store(wall.as_micros(), Ordering::SeqCst);
     }
 
     /// Makes the next [`Clock::fault`] say yes.
@@ -211,19 +211,19 @@ impl ManualClock {
 
 impl Clock for ManualClock {
     fn now(&self) -> Time {
-        Time(*self.nanos.borrow())
+        Time::from_nanos(*self.nanos.borrow())
     }
 
     fn sleep_until(&self, at: Time) -> BoxFuture<'_, ()> {
         let mut nanos = self.nanos.subscribe();
         Box::pin(async move {
             // The sender lives as long as this clock.
-            let _ = nanos.wait_for(|nanos| *nanos >= at.0).await;
+            let _ = nanos.wait_for(|nanos| *nanos >= at.as_nanos()).await;
         })
     }
 
     fn wall(&self) -> Timestamp {
-        Timestamp(self.micros.load(Ordering::SeqCst))
+        Timestamp::from_micros(self.micros.load(Ordering::SeqCst))
     }
 
     fn fault(&self) -> bool {
@@ -254,15 +254,15 @@ mod tests {
         let mark = Watermark::default();
         let shown = Cell::new(50_000_000);
         let read = || shown.get();
-        assert_eq!(mark.raise(read), Time(50_000_000));
+        assert_eq!(mark.raise(read), Time::from_nanos(50_000_000));
         shown.set(49_500_000);
-        assert_eq!(mark.raise(read), Time(50_000_000));
+        assert_eq!(mark.raise(read), Time::from_nanos(50_000_000));
         assert!(!mark.faulty.load(Ordering::Relaxed));
         shown.set(10_000_000);
-        assert_eq!(mark.raise(read), Time(50_000_000));
+        assert_eq!(mark.raise(read), Time::from_nanos(50_000_000));
         assert!(mark.faulty.swap(false, Ordering::Relaxed));
         shown.set(10_000_007);
-        assert_eq!(mark.raise(read), Time(50_000_007), "it goes on from where it was");
+        assert_eq!(mark.raise(read), Time::from_nanos(50_000_007), "it goes on from where it was");
         assert!(!mark.faulty.load(Ordering::Relaxed));
     }
 
@@ -284,7 +284,7 @@ mod tests {
         assert_eq!((clock.now(), clock.wall()), (time, wall));
         clock.advance(Duration::from_secs(2));
         assert_eq!(clock.now(), time.after(Duration::from_secs(2)));
-        assert_eq!(clock.wall(), Timestamp(wall.0 + 2_000_000));
+        assert_eq!(clock.wall(), Timestamp::from_micros(wall.as_micros() + 2_000_000));
         clock.inject_fault();
         assert!(clock.fault() && !clock.fault());
     }

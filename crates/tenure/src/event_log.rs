@@ -151,10 +151,10 @@ fn line(event: &Event) {
             tracing::info!(%node, %role, %token, ?cancelled, "the work has stopped");
         }
         EventKind::TaskStarted { task, tick, token, late_ms } => {
-            tracing::debug!(%node, %task, tick = tick.0, %token, late_ms, "task started");
+            tracing::debug!(%node, %task, tick = tick.as_micros(), %token, late_ms, "task started");
         }
         EventKind::TaskEnded { task, tick, token, state, took_ms, why } => {
-            tracing::info!(%node, %task, tick = tick.0, %token, %state, took_ms, why, "task ended");
+            tracing::info!(%node, %task, tick = tick.as_micros(), %token, %state, took_ms, why, "task ended");
         }
         EventKind::TaskPassed { task, count, state, why, .. } => {
             tracing::info!(%node, %task, count, %state, why, "ticks passed over");

@@ -87,7 +87,7 @@ impl RoleHistory {
         let pairs =
             self.tenures.iter().zip(self.tenures.iter().skip(1)).filter(|(tenure, _)| tenure.token >= token);
         let gap = |(tenure, next): (&TenureRecord, &TenureRecord)| {
-            tenure.ended.map_or(0, |ended| next.began.0.saturating_sub(ended.0))
+            tenure.ended.map_or(0, |ended| next.began.as_micros().saturating_sub(ended.as_micros()))
         };
         std::time::Duration::from_micros(pairs.map(gap).sum())
     }

@@ -22,16 +22,16 @@ pub(crate) struct SessionDeadline {
 
 impl SessionDeadline {
     pub(crate) fn new() -> Arc<Self> {
-        Arc::new(Self { nanos: AtomicU64::new(0), moved: watch::Sender::new(Time(0)) })
+        Arc::new(Self { nanos: AtomicU64::new(0), moved: watch::Sender::new(Time::from_nanos(0)) })
     }
 
     pub(crate) fn set(&self, until: Time) {
-        self.nanos.store(until.0, Ordering::Release);
+        self.nanos.store(until.as_nanos(), Ordering::Release);
         self.moved.send_replace(until);
     }
 
     pub(crate) fn get(&self) -> Time {
-        Time(self.nanos.load(Ordering::Acquire))
+        Time::from_nanos(self.nanos.load(Ordering::Acquire))
     }
 
     pub(crate) fn subscribe(&self) -> watch::Receiver<Time> {

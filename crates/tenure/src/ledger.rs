@@ -182,7 +182,7 @@ pub struct TaskTotals {
 /// A tick that a schedule can have come to: one in centuries would keep a task from ever running again.
 fn plausible<'de, D: Deserializer<'de>>(from: D) -> Result<Timestamp, D::Error> {
     let tick = Timestamp::deserialize(from)?;
-    if tick.0 > Token::IMPLAUSIBLE.0 {
+    if tick.as_micros() > Token::IMPLAUSIBLE.get() {
         return Err(serde::de::Error::custom("its tick lies generations ahead"));
     }
     Ok(tick)

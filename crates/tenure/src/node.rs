@@ -249,7 +249,7 @@ impl Node {
     /// How long ago the election loop last turned. It turns with every beat: much longer means that it hangs.
     #[must_use]
     pub fn since_loop_turn(&self) -> Duration {
-        let turned = crate::Time(self.inner.last_turn.load(Ordering::Acquire));
+        let turned = crate::Time::from_nanos(self.inner.last_turn.load(Ordering::Acquire));
         self.inner.clock.now().since(turned)
     }
 
@@ -611,7 +611,7 @@ impl NodeBuilder {
             publisher.listen(callback).detach();
         }
         let (commands, receiver) = mpsc::unbounded_channel();
-        let last_turn = Arc::new(AtomicU64::new(clock.now().0));
+        let last_turn = Arc::new(AtomicU64::new(clock.now().as_nanos()));
         let (contact, receiver_of_contact) = watch::channel(StoreContact::Waiting(None));
         let config = DriverConfig {
             node: name.clone(),

@@ -127,7 +127,7 @@ impl Publisher {
         let event = Event {
             sequence: self.shared.sequence.fetch_add(1, Ordering::Relaxed),
             at: self.shared.clock.wall(),
-            lease_nanos: self.shared.clock.now().0,
+            lease_nanos: self.shared.clock.now().as_nanos(),
             node: self.shared.node.clone(),
             kind,
         };

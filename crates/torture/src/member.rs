@@ -138,7 +138,7 @@ impl Clock for WrongWall {
     }
 
     fn wall(&self) -> Timestamp {
-        Timestamp(self.lease.wall().0.saturating_add_signed(self.seconds * 1_000_000))
+        Timestamp::from_micros(self.lease.wall().as_micros().saturating_add_signed(self.seconds * 1_000_000))
     }
 
     fn fault(&self) -> bool {

@@ -49,11 +49,11 @@ impl Recorder {
 
 /// A register of another life of the store is another register.
 fn key_text(key: &Key) -> String {
-    format!("{key} of {:x}", key.epoch().0)
+    format!("{key} of {:x}", key.epoch().get())
 }
 
 fn version_text(version: Version) -> String {
-    format!("{:016x}", version.0 >> 64)
+    format!("{:016x}", version.get() >> 64)
 }
 
 impl fmt::Display for Recorder {

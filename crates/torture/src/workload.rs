@@ -57,7 +57,7 @@ fn note_event(pen: &NoteWriter, event: &Event) {
     };
     let name = serde_json::to_value(&event.kind).ok();
     let name = name.and_then(|value| Some(value.get("event")?.as_str()?.to_owned())).unwrap_or_default();
-    let (role, token) = (event.kind.role().map(ToString::to_string), token.map(|token| token.0));
+    let (role, token) = (event.kind.role().map(ToString::to_string), token.map(|token| token.get()));
     pen.note(NoteKind::Told { sequence: event.sequence, event: name, role, token, more });
 }
 
@@ -106,7 +106,7 @@ async fn acts(working: &TenureWork, fence: &Fence) {
         act += 1;
         // A process that was frozen after it had asked writes when it wakes: so does this one.
         if !leads || act.is_multiple_of(ACTS_PER_WRITE) {
-            fence(working.lead.role().to_string(), working.lead.token().0).await;
+            fence(working.lead.role().to_string(), working.lead.token().get()).await;
         }
         tick.tick().await;
     }
@@ -126,15 +126,19 @@ impl TenureWork {
     }
 
     fn note(&self, on: bool) {
-        self.pen.note(NoteKind::Work { role: self.lead.role().to_string(), token: self.lead.token().0, on });
+        self.pen.note(NoteKind::Work {
+            role: self.lead.role().to_string(),
+            token: self.lead.token().get(),
+            on,
+        });
     }
 
     /// The clock is read before leadership is asked, and the deadline after.
     fn act(&self) -> bool {
         let t = lease_nanos();
         let leads = self.lead.check();
-        let until = self.lead.deadline().0;
-        let (role, token) = (self.lead.role().to_string(), self.lead.token().0);
+        let until = self.lead.deadline().as_nanos();
+        let (role, token) = (self.lead.role().to_string(), self.lead.token().get());
         self.pen.note_at(t, NoteKind::Act { role, token, leads, until });
         leads
     }

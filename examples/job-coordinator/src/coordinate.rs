@@ -80,7 +80,7 @@ async fn bury(transaction: &Transaction<'_>, scope: &WorkerContext) -> Result<()
             "WITH hopeless AS (DELETE FROM jobs WHERE state = 'waiting' AND attempts >= $1 RETURNING *)
              INSERT INTO dead_letters (id, kind, payload, attempts, error, token)
              SELECT id, kind, payload, attempts, error, $2 FROM hopeless",
-            &[&ATTEMPTS, &i64::try_from(scope.token().0)?],
+            &[&ATTEMPTS, &i64::try_from(scope.token().get())?],
         )
         .await?;
     Ok(())
@@ -88,7 +88,7 @@ async fn bury(transaction: &Transaction<'_>, scope: &WorkerContext) -> Result<()
 
 /// What waits, and is due, goes to those alive, in turn, each up to its share.
 async fn assign(transaction: &Transaction<'_>, live: &[String], scope: &WorkerContext) -> Result<(), Fault> {
-    let token = i64::try_from(scope.token().0)?;
+    let token = i64::try_from(scope.token().get())?;
     for session in live {
         transaction
             .execute(

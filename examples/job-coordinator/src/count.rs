@@ -32,7 +32,7 @@ async fn count(url: &str, run: &RunContext) -> Result<(), Fault> {
              INSERT INTO job_counts (state, count, token)
              SELECT states.state, (SELECT count(*) FROM there WHERE there.state = states.state), $1 FROM states
              ON CONFLICT (state) DO UPDATE SET count = excluded.count, token = excluded.token, at = now()",
-            &[&i64::try_from(run.token().0)?],
+            &[&i64::try_from(run.token().get())?],
         )
         .await?;
     Ok(transaction.commit().await?)

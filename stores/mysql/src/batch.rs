@@ -279,7 +279,8 @@ impl Round {
             (None, Some((version, value))) => {
                 let (token, json) = (rows::token_literal(value.token), rows::literal(&value.json));
                 let seq = if write.notify { "@tenure_seq" } else { "NULL" };
-                let (epoch, kind, name) = (write.key.epoch().0, write.key.kind().as_str(), write.key.name());
+                let (epoch, kind, name) =
+                    (write.key.epoch().get(), write.key.kind().as_str(), write.key.name());
                 let namespace = &self.namespace;
                 format!(
                     "INSERT INTO tenure_registers (namespace, epoch, kind, name, version, token, value, seq) VALUES \

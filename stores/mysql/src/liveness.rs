@@ -115,14 +115,15 @@ mod tests {
     /// Nodes of every version must agree on the names of their locks.
     #[test]
     fn names_of_locks_never_change() {
-        let name = name(LockNumber::of(&Name::new("default").unwrap(), SessionId(1)));
+        let name = name(LockNumber::of(&Name::new("default").unwrap(), SessionId::new(1)));
         assert_eq!(name, "tenure-0f051d3e724919d7");
         assert!(name.len() <= 64, "the longest name that servers take");
     }
 
     #[test]
     fn a_lock_is_asked_for_once() {
-        let (locks, one) = (LockTable::default(), LockNumber::of(&Name::new("a").unwrap(), SessionId(1)));
+        let (locks, one) =
+            (LockTable::default(), LockNumber::of(&Name::new("a").unwrap(), SessionId::new(1)));
         assert!(!locks.may_hold(one) && !locks.end(one));
         assert!(locks.begin(one) && !locks.begin(one) && locks.may_hold(one));
         assert!(locks.end(one) && !locks.end(one));

@@ -15,10 +15,10 @@ const COLUMNS: &str = "epoch, kind, name, version, token, value";
 
 /// Everything that a query asks for, in one statement and so of one moment.
 pub(super) fn select(namespace: &Name, query: &Query) -> String {
-    let kinds: BTreeSet<_> = query.kinds.iter().map(|(epoch, kind)| (epoch.0, kind.as_str())).collect();
+    let kinds: BTreeSet<_> = query.kinds.iter().map(|(epoch, kind)| (epoch.get(), kind.as_str())).collect();
     let of_kind = |(epoch, kind): &(u64, &str)| format!("(epoch = '{epoch}' AND kind = '{kind}')");
     let mut wanted: Vec<_> = kinds.iter().map(of_kind).collect();
-    let keys = query.keys.iter().filter(|key| !kinds.contains(&(key.epoch().0, key.kind().as_str())));
+    let keys = query.keys.iter().filter(|key| !kinds.contains(&(key.epoch().get(), key.kind().as_str())));
     wanted.extend(by_name(keys));
     format!(
         "SELECT {COLUMNS} FROM tenure_registers FORCE INDEX (PRIMARY) WHERE namespace = '{namespace}' AND ({})",
@@ -35,7 +35,7 @@ pub(super) fn select_keys<'a>(namespace: &Name, keys: impl Iterator<Item = &'a K
 fn by_name<'a>(keys: impl Iterator<Item = &'a Key>) -> Vec<String> {
     let mut lists: BTreeMap<(u64, &str), BTreeSet<String>> = BTreeMap::new();
     for key in keys {
-        let list = lists.entry((key.epoch().0, key.kind().as_str())).or_default();
+        let list = lists.entry((key.epoch().get(), key.kind().as_str())).or_default();
         list.insert(format!("'{}'", key.name()));
     }
     let one = |((epoch, kind), names): (_, BTreeSet<String>)| {
@@ -47,14 +47,14 @@ fn by_name<'a>(keys: impl Iterator<Item = &'a Key>) -> Vec<String> {
 
 /// The condition that names one register.
 pub(super) fn is(namespace: &Name, key: &Key) -> String {
-    let (epoch, kind, name) = (key.epoch().0, key.kind().as_str(), key.name());
+    let (epoch, kind, name) = (key.epoch().get(), key.kind().as_str(), key.name());
     format!("namespace = '{namespace}' AND epoch = '{epoch}' AND kind = '{kind}' AND name = '{name}'")
 }
 
 /// What a row of [`select`] says; none if this version cannot have written it, and so cannot name it.
 pub(super) fn entry(row: &Row) -> Option<Entry> {
     let text = |column| text_of(row, column);
-    let token = text(4).map(|token| token.parse().map(Token)).transpose().ok()?;
+    let token = text(4).map(|token| token.parse().map(Token::new)).transpose().ok()?;
     let whole = text(3).and_then(|version| version.parse().ok()).zip(text(5));
     let (version, value) = whole
         .map(|(version, json)| (version, Value { token, json: json.into() }))
@@ -66,7 +66,7 @@ pub(super) fn entry(row: &Row) -> Option<Entry> {
 pub(super) fn key_at(row: &Row, first: usize) -> Option<Key> {
     let text = |column| text_of(row, first + column);
     let kind: Kind = text(1)?.parse().ok()?;
-    Key::from_parts(Epoch(text(0)?.parse().ok()?), kind, &text(2)?).ok()
+    Key::from_parts(Epoch::new(text(0)?.parse().ok()?), kind, &text(2)?).ok()
 }
 
 /// A value as a literal.
@@ -83,7 +83,7 @@ pub(super) fn literal(text: &str) -> String {
 }
 
 pub(super) fn token_literal(token: Option<Token>) -> String {
-    token.map_or_else(|| "NULL".to_owned(), |token| token.0.to_string())
+    token.map_or_else(|| "NULL".to_owned(), |token| token.get().to_string())
 }
 
 #[cfg(test)]
@@ -93,16 +93,16 @@ mod tests {
     #[test]
     fn every_register_is_asked_for_once_and_values_are_harmless() {
         let name = |text| Name::new(text).unwrap();
-        let node = |text| Key::Named(Epoch(7), Kind::Node, name(text));
+        let node = |text| Key::Named(Epoch::new(7), Kind::Node, name(text));
         let query = Query {
-            keys: vec![node("b"), node("a"), node("b"), Key::Named(Epoch(7), Kind::Role, name("r"))],
-            kinds: vec![(Epoch(7), Kind::Role), (Epoch(7), Kind::Role)],
+            keys: vec![node("b"), node("a"), node("b"), Key::Named(Epoch::new(7), Kind::Role, name("r"))],
+            kinds: vec![(Epoch::new(7), Kind::Role), (Epoch::new(7), Kind::Role)],
         };
         let text = select(&name("space"), &query);
         let wanted = "WHERE namespace = 'space' AND ((epoch = '7' AND kind = 'role') OR \
             (epoch = '7' AND kind = 'node' AND name IN ('a','b')))";
         assert!(text.ends_with(wanted), "{text}");
         assert_eq!(literal("'\\é"), "_utf8mb4 x'275cc3a9'");
-        assert_eq!(token_literal(Some(Token((1 << 53) - 1))), "9007199254740991");
+        assert_eq!(token_literal(Some(Token::new((1 << 53) - 1))), "9007199254740991");
     }
 }

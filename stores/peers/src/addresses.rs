@@ -184,7 +184,7 @@ mod tests {
     /// Waits until a read says this; nothing: until it works.
     async fn says(store: &Peers, part: &str) {
         let query =
-            Query { keys: Vec::new(), kinds: vec![(tenure_store::Epoch(1), tenure_store::Kind::Node)] };
+            Query { keys: Vec::new(), kinds: vec![(tenure_store::Epoch::new(1), tenure_store::Kind::Node)] };
         let started = Instant::now();
         loop {
             match store.read(&Name::new("a").unwrap(), &query).await {

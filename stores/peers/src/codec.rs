@@ -176,10 +176,10 @@ impl Wire for Kind {
 
 impl Wire for Epoch {
     fn put(&self, out: &mut Vec<u8>) {
-        self.0.put(out);
+        self.get().put(out);
     }
     fn get(from: &mut &[u8]) -> Result<Self, Garbled> {
-        u64::get(from).map(Self)
+        u64::get(from).map(Self::new)
     }
 }
 
@@ -200,20 +200,20 @@ impl Wire for Key {
 
 impl Wire for Version {
     fn put(&self, out: &mut Vec<u8>) {
-        self.0.put(out);
+        self.get().put(out);
     }
     fn get(from: &mut &[u8]) -> Result<Self, Garbled> {
-        u128::get(from).map(Self)
+        u128::get(from).map(Self::new)
     }
 }
 
 impl Wire for Value {
     fn put(&self, out: &mut Vec<u8>) {
-        self.token.map(|token| token.0).put(out);
+        self.token.map(|token| token.get()).put(out);
         put_text(&self.json, out);
     }
     fn get(from: &mut &[u8]) -> Result<Self, Garbled> {
-        let token = Option::<u64>::get(from)?.map(Token);
+        let token = Option::<u64>::get(from)?.map(Token::new);
         Ok(Self { token, json: text_of(from)?.into() })
     }
 }
@@ -290,10 +290,10 @@ mod tests {
 
     #[test]
     fn what_is_written_is_read_again_and_nothing_shorter_is() {
-        let key = Key::Named(Epoch(7), Kind::Role, Name::new("r").unwrap());
-        let value = Value { token: Some(Token(3)), json: "{\"a\":1}".into() };
-        let put = Some((Version(9), value));
-        let write = Write { key, expect: Some(Version(8)), put, notify: true, requires_lock: false };
+        let key = Key::Named(Epoch::new(7), Kind::Role, Name::new("r").unwrap());
+        let value = Value { token: Some(Token::new(3)), json: "{\"a\":1}".into() };
+        let put = Some((Version::new(9), value));
+        let write = Write { key, expect: Some(Version::new(8)), put, notify: true, requires_lock: false };
         let bytes = write.to_bytes();
         assert_eq!(Write::from_bytes(&bytes).unwrap(), write);
         for end in 0..bytes.len() {

@@ -55,18 +55,20 @@ fn keys() -> impl Strategy<Value = Key> {
     let named = select(Kind::ALL[2..].to_vec());
     prop_oneof![
         Just(Key::Cluster),
-        (numbers(), any::<u128>()).prop_map(|(epoch, id)| Key::Session(Epoch(epoch), SessionId(id))),
-        (0..3_u64, named, names()).prop_map(|(epoch, kind, name)| Key::Named(Epoch(epoch), kind, name)),
+        (numbers(), any::<u128>())
+            .prop_map(|(epoch, id)| Key::Session(Epoch::new(epoch), SessionId::new(id))),
+        (0..3_u64, named, names()).prop_map(|(epoch, kind, name)| Key::Named(Epoch::new(epoch), kind, name)),
     ]
 }
 
 fn values() -> impl Strategy<Value = Value> {
-    let value = |(token, json): (Option<u64>, String)| Value { token: token.map(Token), json: json.into() };
+    let value =
+        |(token, json): (Option<u64>, String)| Value { token: token.map(Token::new), json: json.into() };
     (proptest::option::of(numbers()), ".{0,40}").prop_map(value)
 }
 
 fn versions() -> impl Strategy<Value = Version> {
-    prop_oneof![0..5_u128, any::<u128>()].prop_map(Version)
+    prop_oneof![0..5_u128, any::<u128>()].prop_map(Version::new)
 }
 
 fn entries() -> impl Strategy<Value = Entry> {
@@ -119,7 +121,7 @@ fn rosters() -> impl Strategy<Value = GroupView> {
 }
 
 fn asks() -> impl Strategy<Value = Ask> {
-    let kinds = vec((numbers().prop_map(Epoch), select(Kind::ALL.to_vec())), 0..3);
+    let kinds = vec((numbers().prop_map(Epoch::new), select(Kind::ALL.to_vec())), 0..3);
     let query = (vec(keys(), 0..4), kinds).prop_map(|(keys, kinds)| Query { keys, kinds });
     prop_oneof![
         (names(), query).prop_map(|(namespace, query)| Ask::Read(namespace, query)),

@@ -228,7 +228,7 @@ mod tests {
     use tenure_store::{Epoch, Kind};
 
     fn key() -> Key {
-        Key::Named(Epoch(1), Kind::Node, space())
+        Key::Named(Epoch::new(1), Kind::Node, space())
     }
 
     fn space() -> Name {
@@ -236,15 +236,15 @@ mod tests {
     }
 
     fn command(request: u128, since: u64, expect: Option<u128>, put: Option<u128>) -> Command {
-        let put = put.map(|version| (Version(version), Value::of(&1, None)));
+        let put = put.map(|version| (Version::new(version), Value::of(&1, None)));
         let write =
-            Write { key: key(), expect: expect.map(Version), put, notify: true, requires_lock: false };
+            Write { key: key(), expect: expect.map(Version::new), put, notify: true, requires_lock: false };
         Command { request, since, namespace: space(), writes: vec![write], group: None }
     }
 
     fn version(machine: &Machine) -> Option<u128> {
         let found = machine.read(&space(), &Query { keys: vec![key()], kinds: Vec::new() });
-        found.first().map(|entry| entry.version.0)
+        found.first().map(|entry| entry.version.get())
     }
 
     /// Created, deleted by another, and the creation delivered again: without memory it would come back.

@@ -162,7 +162,7 @@ mod tests {
 
     #[test]
     fn notifications_are_read_as_they_are_written() {
-        let key = Key::Named(Epoch(7), Kind::RoleControl, Name::new("a.b").unwrap());
+        let key = Key::Named(Epoch::new(7), Kind::RoleControl, Name::new("a.b").unwrap());
         let (space, told) = named("space\n7\ncontrol/role\na.b").unwrap();
         assert_eq!((space.as_str(), told), ("space", key));
         for strange in ["", "a b", "space", "space\n7\nnope\na", "space\nx\nrole\na", "space\n7\nrole\na\n{}"]

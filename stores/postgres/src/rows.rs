@@ -42,11 +42,11 @@ impl Question {
         let mut question =
             Self { namespace: namespace.to_string(), kinds: Default::default(), keys: Default::default() };
         for (epoch, kind) in &kinds {
-            question.kinds.0.push(epoch.0.to_string());
+            question.kinds.0.push(epoch.get().to_string());
             question.kinds.1.push(kind.as_str());
         }
         for key in keys {
-            question.keys.0.push(key.epoch().0.to_string());
+            question.keys.0.push(key.epoch().get().to_string());
             question.keys.1.push(key.kind().as_str());
             question.keys.2.push(key.name().into_owned());
         }
@@ -81,9 +81,9 @@ pub(super) fn found(key: Key, version: &str, token: Option<i64>, json: &str) -> 
 
 /// The key that three columns hold.
 pub(super) fn key(epoch: &str, kind: &str, name: &str) -> Option<Key> {
-    Key::from_parts(Epoch(epoch.parse().ok()?), kind.parse().ok()?, name).ok()
+    Key::from_parts(Epoch::new(epoch.parse().ok()?), kind.parse().ok()?, name).ok()
 }
 
 fn value(token: Option<i64>, json: &str) -> Value {
-    Value { token: token.map(|token| Token(token.cast_unsigned())), json: json.into() }
+    Value { token: token.map(|token| Token::new(token.cast_unsigned())), json: json.into() }
 }

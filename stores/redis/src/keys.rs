@@ -23,7 +23,7 @@ const HEADER_LEN: usize = VERSION_LEN + 1 + TOKEN_LEN + 1;
 
 /// The hash that holds all registers of a kind.
 pub(super) fn hash(namespace: &Name, epoch: Epoch, kind: Kind) -> String {
-    format!("tenure:{{{namespace}}}:{}:{}", epoch.0, kind.as_str())
+    format!("tenure:{{{namespace}}}:{}:{}", epoch.get(), kind.as_str())
 }
 
 /// The key that says which data this is.
@@ -44,7 +44,7 @@ pub(super) fn namespace_of(channel: &str) -> Option<Name> {
 /// A value as it is kept.
 pub(super) fn pack(version: Version, value: &Value) -> String {
     match value.token {
-        Some(Token(token)) => format!("{version} {token:0TOKEN_LEN$} {}", value.json),
+        Some(token) => format!("{version} {token:0TOKEN_LEN$} {}", value.json),
         None => format!("{version} {NO_TOKEN} {}", value.json),
     }
 }
@@ -57,7 +57,7 @@ pub(super) fn unpack(packed: &[u8]) -> Option<(Version, Value)> {
     let version = parts.next()?.parse().ok()?;
     let token = match parts.next()? {
         NO_TOKEN => None,
-        digits => Some(Token(digits.parse().ok()?)),
+        digits => Some(Token::new(digits.parse().ok()?)),
     };
     Some((version, Value { token, json: json.into() }))
 }
@@ -68,7 +68,7 @@ pub(super) fn named(namespace: &Name, message: &[u8]) -> Option<Key> {
     let (hash, field) = text.split_once(' ')?;
     let place = hash.strip_prefix(&channel(namespace))?.strip_prefix(':')?;
     let (epoch, kind) = place.split_once(':')?;
-    Key::from_parts(Epoch(epoch.parse().ok()?), kind.parse().ok()?, field).ok()
+    Key::from_parts(Epoch::new(epoch.parse().ok()?), kind.parse().ok()?, field).ok()
 }
 
 #[cfg(test)]
@@ -77,10 +77,10 @@ mod tests {
 
     #[test]
     fn values_survive_packing() {
-        for token in [None, Some(Token(1)), Some(Token(1_763_230_000_123_457)), Some(Token::MAX)] {
+        for token in [None, Some(Token::new(1)), Some(Token::new(1_763_230_000_123_457)), Some(Token::MAX)] {
             let value = Value { token, json: "{\"a b\":\"é\"}".into() };
-            let packed = pack(Version(7), &value);
-            assert_eq!(unpack(packed.as_bytes()), Some((Version(7), value)), "{packed}");
+            let packed = pack(Version::new(7), &value);
+            assert_eq!(unpack(packed.as_bytes()), Some((Version::new(7), value)), "{packed}");
         }
         for foreign in ["", "hello", "00000000000000000000000000000007 xxxxxxxxxxxxxxxx {}", "é"] {
             assert_eq!(unpack(foreign.as_bytes()), None);
@@ -90,7 +90,7 @@ mod tests {
     #[test]
     fn names_are_pinned_because_other_versions_and_people_read_them() {
         let space = Name::new("a.b").unwrap();
-        assert_eq!(hash(&space, Epoch(7), Kind::RoleControl), "tenure:{a.b}:7:control/role");
+        assert_eq!(hash(&space, Epoch::new(7), Kind::RoleControl), "tenure:{a.b}:7:control/role");
         assert_eq!(marker(&space), "tenure:{a.b}:store");
         assert_eq!(channel(&space), "tenure:{a.b}");
         assert_eq!(namespace_of("tenure:{a.b}"), Some(space));
@@ -101,7 +101,7 @@ mod tests {
     fn messages_name_a_register_and_strange_ones_none() {
         let space = Name::new("s").unwrap();
         let key = named(&space, b"tenure:{s}:7:role r").unwrap();
-        assert_eq!((key.to_string(), key.epoch()), ("role/r".into(), Epoch(7)));
+        assert_eq!((key.to_string(), key.epoch()), ("role/r".into(), Epoch::new(7)));
         for strange in ["", "x", "tenure:{s}:7:role r {}", "tenure:{other}:7:role r", "tenure:{s}:7:what r"] {
             assert_eq!(named(&space, strange.as_bytes()), None, "{strange}");
         }

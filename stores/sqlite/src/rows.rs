@@ -88,7 +88,7 @@ fn change(connection: &Connection, namespace: &Name, write: &Write, seq: i64) ->
         return Ok(());
     };
     let sql = if write.expect.is_some() { UPDATE } else { INSERT };
-    let token = value.token.map(|token| token.0.cast_signed());
+    let token = value.token.map(|token| token.get().cast_signed());
     let seq = if write.notify { seq } else { 0 };
     let row = params![space, epoch, kind, name, version.to_string(), token, &*value.json, seq];
     connection.prepare_cached(sql)?.execute(row).map(drop)
@@ -104,7 +104,7 @@ fn lookup(connection: &Connection, namespace: &Name, key: &Key) -> Result<Option
 fn entry(row: &Row<'_>) -> Result<Option<Entry>, Error> {
     let text = |column| row.get_ref(column)?.as_str().map_err(Error::from);
     let Some(key) = key(row)? else { return Ok(None) };
-    let token = row.get::<_, Option<i64>>(4)?.map(|token| Token(token.cast_unsigned()));
+    let token = row.get::<_, Option<i64>>(4)?.map(|token| Token::new(token.cast_unsigned()));
     let whole = text(3).ok().and_then(|version| version.parse().ok()).zip(text(5).ok());
     let (version, value) = whole
         .map(|(version, json)| (version, Value { token, json: json.into() }))
@@ -116,10 +116,10 @@ fn entry(row: &Row<'_>) -> Result<Option<Entry>, Error> {
 fn key(row: &Row<'_>) -> Result<Option<Key>, Error> {
     let text = |column| row.get_ref(column)?.as_str().map_err(Error::from);
     let (Ok(epoch), Ok(kind), Ok(name)) = (text(0), text(1), text(2)) else { return Ok(None) };
-    let (Ok(epoch), Ok(kind)) = (epoch.parse().map(Epoch), kind.parse()) else { return Ok(None) };
+    let (Ok(epoch), Ok(kind)) = (epoch.parse().map(Epoch::new), kind.parse()) else { return Ok(None) };
     Ok(Key::from_parts(epoch, kind, name).ok())
 }
 
 fn epoch_text(epoch: Epoch) -> String {
-    epoch.0.to_string()
+    epoch.get().to_string()
 }

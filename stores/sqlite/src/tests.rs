@@ -21,11 +21,11 @@ fn name(text: &str) -> Name {
 }
 
 fn write(key: Key, version: u128, value: Value) -> Write {
-    Write { key, expect: None, put: Some((Version(version), value)), notify: true, requires_lock: false }
+    Write { key, expect: None, put: Some((Version::new(version), value)), notify: true, requires_lock: false }
 }
 
 fn node(text: &str, version: u128, content: &str) -> Write {
-    write(Key::Named(Epoch(1), Kind::Node, name(text)), version, Value::of(&content, None))
+    write(Key::Named(Epoch::new(1), Kind::Node, name(text)), version, Value::of(&content, None))
 }
 
 /// What opening says; the file must not have changed by it.
@@ -58,7 +58,7 @@ async fn a_full_disk_refuses_and_goes_on_once_there_is_room() {
         assert_eq!((error.fate(), error.retry()), (Fate::NotApplied, Retry::Soon));
         assert!(error.to_string().contains("disk is full"), "{error}");
     }
-    let query = Query { keys: Vec::new(), kinds: vec![(Epoch(1), Kind::Node)] };
+    let query = Query { keys: Vec::new(), kinds: vec![(Epoch::new(1), Kind::Node)] };
     assert_eq!(
         store.read(&space, &query).await.unwrap().len(),
         1,
@@ -169,7 +169,7 @@ async fn another_program_that_writes_is_waited_for() {
 async fn triggers_guard_tokens_and_roles() {
     let (_dir, path) = file();
     let store = Sqlite::open(&path).unwrap();
-    let role = write(Key::Named(Epoch(1), Kind::Role, name("r")), 1, Value::of(&1, Some(Token(9))));
+    let role = write(Key::Named(Epoch::new(1), Kind::Role, name("r")), 1, Value::of(&1, Some(Token::new(9))));
     store.write(&name("a"), &[role]).await.unwrap();
     let by_hand = Connection::open(&path).unwrap();
     for sql in [
@@ -190,15 +190,15 @@ async fn triggers_guard_tokens_and_roles() {
 async fn the_view_shows_the_leaders_of_the_current_epoch() {
     let (_dir, path) = file();
     let store = Sqlite::open(&path).unwrap();
-    let (now, session) = (Epoch(u64::MAX), SessionId(5));
+    let (now, session) = (Epoch::new(u64::MAX), SessionId::new(5));
     let role = |epoch, node: &str| {
         let content = json!({ "token": 7, "holder": { "session": session, "node": node }, "since": 1_767_225_600_000_000_u64, "reason": "first" });
-        (Key::Named(epoch, Kind::Role, name("scheduler")), Value::of(&content, Some(Token(7))))
+        (Key::Named(epoch, Kind::Role, name("scheduler")), Value::of(&content, Some(Token::new(7))))
     };
     let cluster = (Key::Cluster, Value::of(&json!({ "epoch": now, "max_ttl": 5000, "protocol": 1 }), None));
     let beat = json!({ "state": "live", "beat_at": 1_767_225_601_000_000_u64 });
     let session = (Key::Session(now, session), Value::of(&beat, None));
-    let all = [cluster, role(now, "web-1"), role(Epoch(u64::MAX - 1), "ghost"), session];
+    let all = [cluster, role(now, "web-1"), role(Epoch::new(u64::MAX - 1), "ghost"), session];
     let writes: Vec<_> =
         all.into_iter().zip(1..).map(|((key, value), version)| write(key, version, value)).collect();
     store.write(&name("default"), &writes).await.unwrap();
@@ -222,7 +222,7 @@ async fn a_row_that_cannot_be_taken_apart_harms_no_other() {
     by_hand.execute("UPDATE registers SET version = 'not a version' WHERE name = 'version'", []).unwrap();
     by_hand.execute("UPDATE registers SET value = CAST(x'ff00' AS TEXT) WHERE name = 'bytes'", []).unwrap();
     by_hand.execute("UPDATE registers SET token = -1 WHERE name = 'bytes'", []).unwrap();
-    let query = Query { keys: Vec::new(), kinds: vec![(Epoch(1), Kind::Node)] };
+    let query = Query { keys: Vec::new(), kinds: vec![(Epoch::new(1), Kind::Node)] };
     let found = store.read(&space, &query).await.unwrap();
     let readable = found.iter().filter(|entry| entry.value.parse::<String>().is_ok());
     assert_eq!(readable.map(|entry| entry.key.name().into_owned()).collect::<Vec<_>>(), ["sound"]);

@@ -243,7 +243,7 @@ fn message(app: &App, rule: &Rule, record: &Record, news: &Notice) -> Message {
         severity: rule.severity.as_str(),
         summary: first.unwrap_or_else(|| "resolved".to_owned()),
         condition: rule.condition.text.clone(),
-        since: target::stamp(Timestamp(news.episode)),
+        since: target::stamp(Timestamp::from_micros(news.episode)),
         key: format!("tenure/{namespace}/{}/{}", rule.name, news.episode),
         news: news.news,
         total,

@@ -120,13 +120,13 @@ impl Record {
         self.silence.take_if(|silence| silence.until <= now);
         if firing.is_empty() {
             if let Some(over) = self.episode.take() {
-                self.past = Some((Timestamp(over.id), now));
+                self.past = Some((Timestamp::from_micros(over.id), now));
             }
             return;
         }
         let began = firing.iter().map(|instance| instance.since).min().unwrap_or(now);
         let fresh = || Episode {
-            id: now.0.max(began.0),
+            id: now.as_micros().max(began.as_micros()),
             instances: Vec::new(),
             total: 0,
             news: 0,
@@ -257,7 +257,7 @@ fn key(labels: &Labels) -> String {
 }
 
 fn since(then: Option<Timestamp>, now: Timestamp) -> Duration {
-    then.map_or(Duration::MAX, |then| Duration::from_micros(now.0.saturating_sub(then.0)))
+    then.map_or(Duration::MAX, |then| Duration::from_micros(now.as_micros().saturating_sub(then.as_micros())))
 }
 
 #[cfg(test)]
@@ -269,7 +269,7 @@ mod tests {
         NotifyPolicy { cool_down: Duration::from_secs(300), repeat: Duration::from_secs(3600) };
 
     fn at(minutes: u64) -> Timestamp {
-        Timestamp(1_000_000 * MINUTE + minutes * MINUTE)
+        Timestamp::from_micros(1_000_000 * MINUTE + minutes * MINUTE)
     }
 
     fn role(name: &str) -> Instance {

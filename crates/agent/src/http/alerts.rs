@@ -104,7 +104,9 @@ pub async fn silence(
         )
         .await?;
     let now = Stamp::now().0;
-    let until = Timestamp(now.0.saturating_add(u64::try_from(span.as_micros()).unwrap_or(u64::MAX)));
+    let until = Timestamp::from_micros(
+        now.as_micros().saturating_add(u64::try_from(span.as_micros()).unwrap_or(u64::MAX)),
+    );
     let order = Order { by: operator.name().to_owned(), why: request.why, at: now };
     let silence = Silence { until, order };
     operator

@@ -70,7 +70,10 @@ pub async fn leader(State(app): State<Arc<App>>, Subject(role): Subject) -> Resu
         shadow,
         leader: leader.map(ToString::to_string),
         address: report.filter(|_| leader.is_some()).and_then(|report| report.address.clone()),
-        token: lead.as_ref().map(|lead| lead.token().0).or_else(|| report.map(|report| report.token.0)),
+        token: lead
+            .as_ref()
+            .map(|lead| lead.token().get())
+            .or_else(|| report.map(|report| report.token.get())),
         remaining_ms: lead.map(|lead| u64::try_from(lead.remaining().as_millis()).unwrap_or(u64::MAX)),
         seen_ms_ago: seen.ms_ago(),
         why: if shadow {

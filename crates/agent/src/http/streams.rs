@@ -178,7 +178,7 @@ pub async fn ready(
     Subject(role): Subject,
     Body(ready): Body<ReadyRequest>,
 ) -> Result<Json<ActionOutcome>, Problem> {
-    match app.campaigns.ready(&role, Token(ready.token), &ready.campaign) {
+    match app.campaigns.ready(&role, Token::new(ready.token), &ready.campaign) {
         Ok(()) => Ok(Json(ActionOutcome::new("ready", &role, format!("{role} is resigned")))),
         Err(field) => {
             let detail = format!("this stream does not lead {role} with token {}", ready.token);

@@ -149,7 +149,7 @@ impl TaskRun {
             to: run.to.map(stamp),
             count: run.count,
             state: run.state.to_string(),
-            token: run.token.0,
+            token: run.token.get(),
             node: run.node.to_string(),
             started: run.started.map(stamp),
             took_ms: run.took_ms,

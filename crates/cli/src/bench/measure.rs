@@ -39,7 +39,7 @@ pub(super) async fn check(bench: &Bench, figures: &mut Figures) -> Result<(), Ex
     let (mut floor, mut value) = (f64::MAX, f64::MAX);
     for _ in 0..5 {
         let (clock, lead) = (clock.clone(), lead.clone());
-        floor = floor.min(time(Box::new(move || clock.now().0 > 0)));
+        floor = floor.min(time(Box::new(move || clock.now().as_nanos() > 0)));
         value = value.min(time(Box::new(move || lead.check())));
     }
     figures.ratio(
@@ -92,12 +92,12 @@ async fn floor(bench: &Bench) -> Result<Spread, Exit> {
     let mut signals = two.watch(&bench.namespace);
     hear(&one, &mut signals, &bench.namespace).await?;
     let name = Name::new("floor").map_err(tenure::Error::from)?;
-    let key = |kind| Key::Named(Epoch(1), kind, name.clone());
+    let key = |kind| Key::Named(Epoch::new(1), kind, name.clone());
     let (mut notified, mut answered) = (None, None);
     let mut spread = Spread::new();
     for round in 0..u128::from(bench.rounds) {
         let write = |kind, expect, version| {
-            let put = Some((Version(version), Value::of(&"floor", None)));
+            let put = Some((Version::new(version), Value::of(&"floor", None)));
             Write { key: key(kind), expect, put, notify: true, requires_lock: false }
         };
         let (notify, answer) = (2 * round + 1, 2 * round + 2);
@@ -110,7 +110,7 @@ async fn floor(bench: &Bench) -> Result<Spread, Exit> {
         }
         two.write(&bench.namespace, &[write(Kind::History, answered, answer)]).await?;
         spread.add(micros(started.elapsed()));
-        (notified, answered) = (Some(Version(notify)), Some(Version(answer)));
+        (notified, answered) = (Some(Version::new(notify)), Some(Version::new(answer)));
     }
     Ok(spread)
 }
@@ -121,14 +121,14 @@ async fn hear(
     signals: &mut BoxStream<'static, Signal>,
     namespace: &Name,
 ) -> Result<(), Exit> {
-    let key = Key::Named(Epoch(1), Kind::Node, Name::new("hear").map_err(tenure::Error::from)?);
+    let key = Key::Named(Epoch::new(1), Kind::Node, Name::new("hear").map_err(tenure::Error::from)?);
     let mut expect = None;
     for version in 1.. {
-        let put = Some((Version(version), Value::of(&"hear", None)));
+        let put = Some((Version::new(version), Value::of(&"hear", None)));
         store
             .write(namespace, &[Write { key: key.clone(), expect, put, notify: true, requires_lock: false }])
             .await?;
-        expect = Some(Version(version));
+        expect = Some(Version::new(version));
         if tokio::time::timeout(Duration::from_millis(100), signals.next()).await.is_ok() {
             break;
         }

@@ -372,11 +372,15 @@ pub(super) mod tests {
     }
 
     pub(in crate::demo) fn led(cluster: &mut DemoCluster, node: &str, token: u64, at: u64) -> Option<String> {
-        say(cluster, node, MemberMessage::Led { role: name("scheduler"), token: Token(token), at })
+        say(cluster, node, MemberMessage::Led { role: name("scheduler"), token: Token::new(token), at })
     }
 
     fn left(cluster: &mut DemoCluster, node: &str, token: u64, reason: EndReason, at: u64) {
-        say(cluster, node, MemberMessage::Left { role: name("scheduler"), token: Token(token), reason, at });
+        say(
+            cluster,
+            node,
+            MemberMessage::Left { role: name("scheduler"), token: Token::new(token), reason, at },
+        );
     }
 
     fn causes(cluster: &DemoCluster) -> Vec<(Cause, u64)> {
@@ -418,7 +422,7 @@ pub(super) mod tests {
         assert!(cluster.leader().is_none(), "that was said before it was frozen");
         cluster.apply(200 * MS, DemoEvent::Woken { node: name("node-1") });
         say(&mut cluster, "node-1", MemberMessage::Lease { until: 2_150 * MS });
-        assert_eq!(cluster.leader().unwrap().token, Token(1));
+        assert_eq!(cluster.leader().unwrap().token, Token::new(1));
         assert!(cluster.fail_overs().is_empty());
     }
 

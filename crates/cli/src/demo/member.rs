@@ -76,7 +76,7 @@ async fn work(lead: Lead, working: TenureWork) {
         working.note();
         if lead.role().as_str() == SCHEDULER && until != Some(lead.deadline()) {
             until = Some(lead.deadline());
-            send(&MemberMessage::Lease { until: lead.deadline().0 });
+            send(&MemberMessage::Lease { until: lead.deadline().as_nanos() });
         }
         tick.tick().await;
     }
@@ -95,8 +95,8 @@ impl TenureWork {
     fn note(&self) {
         let at = lease_now();
         if self.lead.check() {
-            let (role, token) = (self.lead.role().to_string(), self.lead.token().0);
-            let until = self.lead.deadline().0;
+            let (role, token) = (self.lead.role().to_string(), self.lead.token().get());
+            let until = self.lead.deadline().as_nanos();
             self.notes.note_at(at, NoteKind::Act { role, token, leads: true, until });
         }
     }

@@ -170,7 +170,7 @@ pub(super) mod tests {
     }
 
     fn over(cause: Cause, millis: u64) -> FailOver {
-        let (from, to, token) = (name("node-1"), name("node-2"), tenure::Token(2));
+        let (from, to, token) = (name("node-1"), name("node-2"), tenure::Token::new(2));
         FailOver { at: 0, from, to, token, cause, gap: Duration::from_millis(millis) }
     }
 

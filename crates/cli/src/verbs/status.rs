@@ -84,7 +84,7 @@ struct StatusDocument<'a> {
 
 /// None for a role that has had no leader yet.
 fn token(report: &RoleReport) -> Option<Token> {
-    (report.token != Token(0)).then_some(report.token)
+    (report.token != Token::new(0)).then_some(report.token)
 }
 
 fn pretty(roles: &[&RoleReport], snapshot: &ClusterSnapshot) -> String {

@@ -424,14 +424,14 @@ async fn copies(store: &Store, kind: Kind, of: &str, count: usize) {
     let cluster =
         registers.read(&namespace, &Query { keys: vec![Key::Cluster], kinds: vec![] }).await.unwrap();
     let cluster: Value = cluster[0].value.parse().unwrap();
-    let epoch = tenure::store::Epoch(cluster["epoch"].as_u64().unwrap());
+    let epoch = tenure::store::Epoch::new(cluster["epoch"].as_u64().unwrap());
     let key = |name: &str| Key::Named(epoch, kind, Name::new(name).unwrap());
     let first = registers.read(&namespace, &Query { keys: vec![key(of)], kinds: vec![] }).await.unwrap();
     let writes: Vec<Write> = (0..count)
         .map(|number| Write {
             key: key(&format!("copy-{number:05}")),
             expect: None,
-            put: Some((Version(number as u128 + 1), first[0].value.clone())),
+            put: Some((Version::new(number as u128 + 1), first[0].value.clone())),
             notify: false,
             requires_lock: false,
         })

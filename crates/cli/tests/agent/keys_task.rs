@@ -110,12 +110,13 @@ fn set_back(store: &Store, hours: u64) {
         let (store, namespace) = (tenure::store::open(&store.url()).unwrap(), Name::new("default").unwrap());
         let cluster = Query { keys: vec![Key::Cluster], kinds: Vec::new() };
         let cluster = store.read(&namespace, &cluster).await.unwrap().remove(0);
-        let epoch = Epoch(cluster.value.parse::<Value>().unwrap()["epoch"].as_u64().unwrap());
+        let epoch = Epoch::new(cluster.value.parse::<Value>().unwrap()["epoch"].as_u64().unwrap());
         let ledgers = Query { keys: Vec::new(), kinds: vec![(epoch, Kind::Task)] };
         for entry in store.read(&namespace, &ledgers).await.unwrap() {
             let mut record: TaskRecord = entry.value.parse().unwrap();
-            record.tick.0 -= hours * 3_600_000_000;
-            let put = Some((Version(entry.version.0 ^ 1), Content::of(&record, Some(record.token))));
+            let earlier = record.tick.as_micros() - hours * 3_600_000_000;
+            record.tick = tenure::Timestamp::from_micros(earlier);
+            let put = Some((Version::new(entry.version.get() ^ 1), Content::of(&record, Some(record.token))));
             let write = Write {
                 key: entry.key,
                 expect: Some(entry.version),

@@ -71,7 +71,7 @@ async fn a_register_that_nobody_can_read_is_wrong() {
     dir.vacant(&["scheduler"]);
     let (store, namespace, epoch) = dir.registers().await;
     let key = Key::Named(epoch, Kind::Node, Name::new("odd").unwrap());
-    let put = Some((Version(7), Value::of(&"from the future", None)));
+    let put = Some((Version::new(7), Value::of(&"from the future", None)));
     let write = Write { key, expect: None, put, notify: false, requires_lock: false };
     assert!(matches!(store.write(&namespace, &[write]).await.unwrap()[0], Outcome::Applied));
     let ran = dir.run(&["doctor"]);
@@ -92,7 +92,7 @@ async fn poison(
     let found = store.read(&namespace, &query).await.unwrap().remove(0);
     let mut json: serde_json::Value = found.value.parse().unwrap();
     bend(&mut json);
-    let put = Some((Version(found.version.0 ^ 1), Value { token, json: json.to_string().into() }));
+    let put = Some((Version::new(found.version.get() ^ 1), Value { token, json: json.to_string().into() }));
     let write =
         Write { key: key.clone(), expect: Some(found.version), put, notify: true, requires_lock: false };
     assert!(matches!(store.write(&namespace, &[write]).await.unwrap()[0], Outcome::Applied));
@@ -137,11 +137,11 @@ async fn a_token_at_the_end_of_its_range_is_repaired_by_a_new_epoch() {
     let (_, _, epoch) = dir.registers().await;
     let key = Key::Named(epoch, Kind::Role, Name::new("scheduler").unwrap());
     let last = tenure::Token::MAX;
-    poison(&dir, &key, Some(last), |json| json["token"] = last.0.into()).await;
+    poison(&dir, &key, Some(last), |json| json["token"] = last.get().into()).await;
     assert!(dir.run(&["doctor"]).out.contains("near the end of its range"));
     assert_eq!(dir.run(&["repair", "--yes"]).code, Some(0));
     let other = dir.until("other", |found| found["leader"] == "a" && found["token"].as_u64() > Some(before));
-    assert!(other["token"].as_u64().unwrap() < last.0 / 2, "{other}");
+    assert!(other["token"].as_u64().unwrap() < last.get() / 2, "{other}");
     assert_eq!(dir.role("scheduler")["paused"]["why"], "kept");
     assert_eq!(dir.run(&["resume", "scheduler"]).code, Some(0));
     dir.until("scheduler", |found| found["leader"] == "a");

@@ -119,7 +119,7 @@ impl TestDir {
         let query = Query { keys: vec![Key::Cluster], kinds: Vec::new() };
         let cluster = store.read(&namespace, &query).await.unwrap().remove(0);
         let cluster: Value = cluster.value.parse().unwrap();
-        (store, namespace, Epoch(cluster["epoch"].as_u64().unwrap()))
+        (store, namespace, Epoch::new(cluster["epoch"].as_u64().unwrap()))
     }
 
     /// Freezes a node, but not in the middle of a commit: it would keep everybody else from writing, which is another
@@ -131,8 +131,8 @@ impl TestDir {
             let namespace = Name::new("freezing").unwrap();
             loop {
                 node_process.signal(Signal::STOP);
-                let version = Version(u128::from(std::process::id()));
-                let key = Key::Session(Epoch(1), tenure::SessionId(1));
+                let version = Version::new(u128::from(std::process::id()));
+                let key = Key::Session(Epoch::new(1), tenure::SessionId::new(1));
                 let put = Some((version, tenure::store::Value::of(&"frozen", None)));
                 let write = Write { key, expect: None, put, notify: false, requires_lock: false };
                 let written = tokio::time::timeout(FREE, store.write(&namespace, &[write])).await;

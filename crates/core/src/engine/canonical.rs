@@ -57,7 +57,7 @@ impl Engine {
     pub fn visit<V: Visitor>(&mut self, v: &mut V) {
         let longest = self.longest_memory();
         v.past(&mut self.now.time, longest);
-        self.now.wall = crate::Timestamp(0);
+        self.now.wall = crate::Timestamp::from_micros(0);
         self.ops.visit(longest, v);
         self.poll.visit(self.audit_period(), v);
         self.cluster.visit(v);
@@ -161,12 +161,12 @@ pub(super) fn visit_session<V: Visitor>(id: SessionId, record: &mut Session, v: 
         (record.beat, record.freed, record.node_writes) = (0, 0, 0);
         record.freed_lately.clear();
     }
-    record.beat_at = crate::Timestamp(0);
+    record.beat_at = crate::Timestamp::from_micros(0);
 }
 
 pub(super) fn visit_node<V: Visitor>(record: &mut Node, v: &mut V) {
     v.session(&mut record.session);
-    record.since = crate::Timestamp(0);
+    record.since = crate::Timestamp::from_micros(0);
 }
 
 pub(super) fn visit_role<V: Visitor>(record: &mut Role, v: &mut V) {
@@ -174,7 +174,7 @@ pub(super) fn visit_role<V: Visitor>(record: &mut Role, v: &mut V) {
     if let Some(holder) = &mut record.holder {
         v.session(&mut holder.session);
     }
-    record.since = crate::Timestamp(0);
+    record.since = crate::Timestamp::from_micros(0);
 }
 
 pub(super) fn visit_control<V: Visitor>(control: &mut RoleControl, v: &mut V) {

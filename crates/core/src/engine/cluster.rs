@@ -66,7 +66,7 @@ enum EpochNews {
 impl Cluster {
     /// Every token is above this one.
     pub(super) fn floor(&self) -> Token {
-        self.known.as_ref().map_or(Token(0), |known| known.record.floor)
+        self.known.as_ref().map_or(Token::new(0), |known| known.record.floor)
     }
 
     pub(super) fn epoch(&self) -> Option<Epoch> {
@@ -99,7 +99,7 @@ impl Cluster {
     fn wanted(&self, ttl: Duration, now: Time) -> Option<(Option<Version>, ClusterRecord)> {
         if self.absent {
             let max_ttl = self.max_ttl.max(ttl);
-            let (epoch, floor) = (Epoch(0), Token(0));
+            let (epoch, floor) = (Epoch::new(0), Token::new(0));
             return Some((
                 None,
                 ClusterRecord { epoch, max_ttl, falling: None, protocol: PROTOCOL, floor, renewed: false },
@@ -128,7 +128,7 @@ impl Cluster {
     fn adopt(&mut self, version: Version, record: ClusterRecord, next_op: OpId) -> EpochNews {
         self.absent = false;
         if self.known.as_ref().is_none_or(|known| known.version != version) {
-            let announced = record.falling.map_or(OpId(0), |_| next_op);
+            let announced = record.falling.map_or(OpId::new(0), |_| next_op);
             self.reduction = LeaseReduction { announced, ..LeaseReduction::default() };
         }
         let former = self.epoch();
@@ -250,7 +250,7 @@ impl Engine {
         let Some((expect, mut record)) = self.wanted_cluster() else { return };
         if expect.is_none() {
             // Never zero: that is the epoch of the register itself.
-            record.epoch = Epoch((ctx.entropy.nonce() as u64) >> 12 | 1);
+            record.epoch = Epoch::new((ctx.entropy.nonce() as u64) >> 12 | 1);
         }
         let version = ctx.version();
         let put = Some((version, Record::Cluster(record.clone())));

@@ -304,7 +304,7 @@ impl Engine {
         }
         let Some((token, pause)) = self.outranked(name) else { return };
         let request = Request {
-            id: SessionId(ctx.entropy.nonce()),
+            id: SessionId::new(ctx.entropy.nonce()),
             token,
             to: Some(self.node.clone()),
             preemption: true,

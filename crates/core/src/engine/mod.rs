@@ -149,7 +149,7 @@ impl StepContext<'_> {
     }
 
     fn version(&mut self) -> Version {
-        Version(self.entropy.nonce())
+        Version::new(self.entropy.nonce())
     }
 }
 

@@ -47,7 +47,7 @@ pub(super) enum Purpose {
 impl PendingOps {
     /// The id that the next operation will have: every operation sent from now on has this one or a later one.
     pub(super) fn next_id(&self) -> OpId {
-        OpId(self.next)
+        OpId::new(self.next)
     }
 
     pub(super) fn next_expiry(&self) -> Time {
@@ -67,7 +67,7 @@ impl PendingOps {
     }
 
     fn send(&mut self, now: Time, timeout: Duration, purpose: Purpose) -> OpId {
-        let op = OpId(self.next);
+        let op = OpId::new(self.next);
         self.next += 1;
         self.awaited.insert(op, PendingOp { sent_at: now, expires: now.after(timeout), purpose });
         op

@@ -93,7 +93,7 @@ impl Engine {
 
 /// How long to leave the expulsion of a session to those who come before us: one of the watchers goes first.
 pub(super) fn expel_delay(peers: &Peers, own_name: &Name, session: SessionId) -> Duration {
-    let rank = |node: &Name| spread_hash(session.0 as u64, node);
+    let rank = |node: &Name| spread_hash(session.get() as u64, node);
     let mine = rank(own_name);
     let others = peers.nodes().filter(|(node, view)| *node != own_name && peers.seen_alive(view.session()));
     let (mut ahead, mut all) = (0, 1);

@@ -376,12 +376,12 @@ impl Rules {
     /// saw: a tenure begins only when its claim is older than clocks may differ. A clock that is wrong by generations is
     /// no floor: it would use up the tokens of the role for good.
     pub(super) fn next_token(&self, seen: Token, floor: Option<TokenFloor>) -> Token {
-        if self.bent(Mutant::TokenNotRaised) && seen > Token(0) {
+        if self.bent(Mutant::TokenNotRaised) && seen > Token::new(0) {
             return seen;
         }
         let Some(floor) = floor.filter(|_| !self.bent(Mutant::NoTokenFloor)) else { return seen.next() };
-        let wall = if floor.wall < Token::IMPLAUSIBLE.0 { floor.wall } else { 0 };
-        seen.next().max(Token(wall.max(self.advanced(&floor)).min(Token::MAX.0)))
+        let wall = if floor.wall < Token::IMPLAUSIBLE.get() { floor.wall } else { 0 };
+        seen.next().max(Token::new(wall.max(self.advanced(&floor)).min(Token::MAX.get())))
     }
 
     /// A wall clock that is behind those who led before is no floor at all. So the highest token goes on by itself, a
@@ -393,7 +393,7 @@ impl Rules {
             () if self.bent(Mutant::TokensOutrunClocks) => floor.highest_age,
             () => self.timing.min_elapsed(floor.highest_age),
         };
-        floor.highest.0.saturating_add(u64::try_from(age.as_micros()).unwrap_or(u64::MAX))
+        floor.highest.get().saturating_add(u64::try_from(age.as_micros()).unwrap_or(u64::MAX))
     }
 }
 
@@ -424,10 +424,10 @@ mod tests {
     #[test]
     fn deadlines_count_from_the_safe_side() {
         let rules = rules(Class::B);
-        let (sent, replied) = (Time(0).after(secs(10)), Time(0).after(secs(11)));
+        let (sent, replied) = (Time::from_nanos(0).after(secs(10)), Time::from_nanos(0).after(secs(11)));
         assert_eq!(rules.beat_counts_from(sent, replied), sent, "a leader counts from before it asked");
         assert_eq!(rules.received_at(sent, replied), replied, "a follower counts from after it heard");
-        let until = Time(0).after(secs(20));
+        let until = Time::from_nanos(0).after(secs(20));
         assert_eq!(rules.beats_end_at(until), rules.cancel_at(until));
         assert!(rules.is_valid(replied, until) && !rules.is_valid(until, until));
     }
@@ -435,7 +435,8 @@ mod tests {
     #[test]
     fn tokens_rise() {
         let day = 86_400_000_000;
-        let floor = |wall, highest, age| Some(TokenFloor { wall, highest: Token(highest), highest_age: age });
+        let floor =
+            |wall, highest, age| Some(TokenFloor { wall, highest: Token::new(highest), highest_age: age });
         for (what, seen, floor, next) in [
             ("one higher", 7, None, 8),
             ("the wall clock is a floor", 7, floor(day, 7, secs(0)), day),
@@ -448,7 +449,7 @@ mod tests {
             ),
             ("a clock that is wrong by generations is none", 7, floor(1 << 60, 7, secs(0)), 8),
         ] {
-            assert_eq!(rules(Class::C).next_token(Token(seen), floor), Token(next), "{what}");
+            assert_eq!(rules(Class::C).next_token(Token::new(seen), floor), Token::new(next), "{what}");
         }
     }
 
@@ -464,11 +465,11 @@ mod tests {
                 rules.resigned_role_may_return(),
                 !rules.loss_ends_session(),
                 rules.audited_per_poll() > 1,
-                rules.must_restamp(secs(1), Token(7), Token(7)),
-                rules.must_restamp(secs(0), Token(6), Token(7)),
+                rules.must_restamp(secs(1), Token::new(7), Token::new(7)),
+                rules.must_restamp(secs(0), Token::new(6), Token::new(7)),
             ];
             assert_eq!(of_class, [forgets; 9], "{class:?}");
-            assert!(!rules.must_restamp(CLAIM_FLIGHT, Token(7), Token(7)), "{class:?}");
+            assert!(!rules.must_restamp(CLAIM_FLIGHT, Token::new(7), Token::new(7)), "{class:?}");
         }
         let mut rules = rules(Class::A);
         rules.weaken();

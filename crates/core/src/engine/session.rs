@@ -25,7 +25,7 @@ pub(super) struct OwnSession {
 
 impl Default for OwnSession {
     fn default() -> Self {
-        Self { stage: SessionStage::None { retry_at: Time(0) } }
+        Self { stage: SessionStage::None { retry_at: Time::from_nanos(0) } }
     }
 }
 
@@ -226,7 +226,7 @@ impl Engine {
     }
 
     fn acquire_lock(&mut self, tries: u32, ctx: &mut StepContext<'_>) {
-        let id = SessionId(ctx.entropy.nonce());
+        let id = SessionId::new(ctx.entropy.nonce());
         self.session.stage = SessionStage::AcquiringLock { id, since: self.now.time, tries };
         ctx.out.push(Output::AcquireLock { session: id, takeover: self.rules.timing().takeover });
     }

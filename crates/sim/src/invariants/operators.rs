@@ -24,7 +24,8 @@ impl Operators {
         let stood = self.0.get(pid);
         match input {
             Input::Campaign { role, candidacy } => {
-                stood.entry(role.clone()).or_insert((Duration::ZERO, Time(0))).0 = candidacy.cool_down;
+                stood.entry(role.clone()).or_insert((Duration::ZERO, Time::from_nanos(0))).0 =
+                    candidacy.cool_down;
             }
             Input::Withdraw { role } => _ = stood.remove(role),
             _ => {}

@@ -84,7 +84,8 @@ impl Tokens {
             let age = state.node(sent.pid).timing.min_elapsed(sent.local.since(*since));
             // What a process has seen counts from when its engine took it in, which may be an answer or two later.
             let late = 2 * state.node(sent.pid).timing.ttl;
-            if u128::from(record.token.0) < u128::from(seen.0) + age.saturating_sub(late).as_micros() {
+            if u128::from(record.token.get()) < u128::from(seen.get()) + age.saturating_sub(late).as_micros()
+            {
                 return Err(format!(
                     "{role} is claimed with {}, {age:?} after {seen} was seen",
                     record.token
@@ -167,8 +168,8 @@ impl Seen {
 
 /// Where wall clocks agree, no token is ahead of all of them: it would be ahead of the next claimer.
 fn no_faster_than_clocks(state: &WorldState, role: &Name, token: Token) -> CheckResult {
-    let walls = state.clocks.iter().map(|clock| clock.now(state.now).wall.0);
-    let ahead = token.0.saturating_sub(walls.max().unwrap_or_default());
+    let walls = state.clocks.iter().map(|clock| clock.now(state.now).wall.as_micros());
+    let ahead = token.get().saturating_sub(walls.max().unwrap_or_default());
     if state.settings.clocks_agree() && ahead > COUNTED {
         return Err(format!("{role} is claimed with {token}, {ahead} µs ahead of every wall clock"));
     }

@@ -103,7 +103,7 @@ impl Validity {
     /// The process says until when it may be relied on.
     pub(super) fn valid(&mut self, state: &WorldState, pid: Pid, until: Time) -> CheckResult {
         let Some((session, _)) = state.processes[pid].engine.session() else { return Ok(()) };
-        let allowed = self.0.get(pid).lease(session).map_or(Time(0), |lease| lease.until);
+        let allowed = self.0.get(pid).lease(session).map_or(Time::from_nanos(0), |lease| lease.until);
         if until <= allowed {
             return Ok(());
         }

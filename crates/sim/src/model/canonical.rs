@@ -255,7 +255,7 @@ impl Visitor for GatherPass {
     }
     fn bound(&mut self, _: &mut OpId) {}
     fn token(&mut self, token: &mut Token) {
-        if *token > Token(0) {
+        if *token > Token::new(0) {
             self.tokens.push(*token);
         }
     }
@@ -298,7 +298,7 @@ impl WorldVisitor for RewritePass<'_> {
     }
     /// Operations without a waiting node are all the same.
     fn message_op(&mut self, op: &mut OpId) {
-        op.0 = self.gathered.ops[self.node].binary_search(op).map_or(0, |rank| rank as u64 + 1);
+        *op = OpId::new(self.gathered.ops[self.node].binary_search(op).map_or(0, |rank| rank as u64 + 1));
     }
     fn exists(&mut self, _: Version) {}
     fn gathers(&self) -> bool {
@@ -309,7 +309,7 @@ impl WorldVisitor for RewritePass<'_> {
 impl Visitor for RewritePass<'_> {
     fn session(&mut self, id: &mut SessionId) {
         if let Ok(rank) = self.gathered.sessions.binary_search(id) {
-            id.0 = self.ids[rank];
+            *id = SessionId::new(self.ids[rank]);
         }
     }
     fn over(&mut self, id: &mut SessionId) -> bool {
@@ -319,7 +319,7 @@ impl Visitor for RewritePass<'_> {
     }
     fn version(&mut self, version: &mut Version) {
         let next = self.versions.len() as u128 + 1;
-        version.0 = *self.versions.entry(*version).or_insert(next);
+        *version = Version::new(*self.versions.entry(*version).or_insert(next));
     }
     fn unacknowledged(&mut self, versions: &mut Vec<Version>) {
         versions.retain(|version| self.gathered.existing.binary_search(version).is_ok());
@@ -328,17 +328,17 @@ impl Visitor for RewritePass<'_> {
     }
     fn request(&mut self, id: &mut SessionId) {
         let next = self.requests.len() as u128 + 1;
-        id.0 = *self.requests.entry(*id).or_insert(next);
+        *id = SessionId::new(*self.requests.entry(*id).or_insert(next));
     }
     fn op(&mut self, op: &mut OpId) {
         self.message_op(op);
     }
     fn bound(&mut self, op: &mut OpId) {
-        op.0 = self.gathered.ops[self.node].partition_point(|live| live < op) as u64 + 1;
+        *op = OpId::new(self.gathered.ops[self.node].partition_point(|live| live < op) as u64 + 1);
     }
     fn token(&mut self, token: &mut Token) {
-        if *token > Token(0) {
-            token.0 = self.gathered.tokens.partition_point(|live| live < token) as u64 + 1;
+        if *token > Token::new(0) {
+            *token = Token::new(self.gathered.tokens.partition_point(|live| live < token) as u64 + 1);
         }
     }
     fn beat(&mut self, session: SessionId, beat: &mut u64) {

@@ -12,7 +12,7 @@ use tenure_core::{
 use super::setup::Setup;
 
 /// Where every clock stands in a canonical world.
-pub const BASE: Time = Time(1_000_000_000_000);
+pub const BASE: Time = Time::from_nanos(1_000_000_000_000);
 
 /// One state of the model.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -117,7 +117,7 @@ impl Node {
             clock: BASE,
             fresh: true,
             frozen: false,
-            until: Time(0),
+            until: Time::from_nanos(0),
             works: Vec::new(),
             killed: Vec::new(),
             granted: None,
@@ -150,7 +150,7 @@ impl Node {
     /// The time that the engine is given.
     #[must_use]
     pub fn now(&self) -> Now {
-        Now { time: self.clock, wall: Timestamp(0) }
+        Now { time: self.clock, wall: Timestamp::from_micros(0) }
     }
 }
 
@@ -164,7 +164,7 @@ impl World {
             in_flight: Vec::new(),
             disconnected: BTreeSet::new(),
             partition: None,
-            top: Token(0),
+            top: Token::new(0),
             crashes: setup.crashes,
             forged_hints: setup.forged_hints,
             stops: setup.stops,

@@ -245,7 +245,7 @@ impl World {
         }
         let key = self.rng.pick(&registers).clone();
         let Some((version, value)) = self.state.store.get(&key).cloned() else { return };
-        let forged = if self.rng.coin() { version } else { Version(self.rng.nonce()) };
+        let forged = if self.rng.coin() { version } else { Version::new(self.rng.nonce()) };
         let entry = match value {
             Record::Session(mut session) if self.rng.coin() => {
                 session.state = tenure_core::record::SessionState::Closed;
@@ -253,7 +253,7 @@ impl World {
             }
             Record::Role(mut role) if self.rng.coin() => {
                 role.holder = None;
-                role.token = if self.rng.coin() { role.token } else { Token(Token::MAX.0 - 4) };
+                role.token = if self.rng.coin() { role.token } else { Token::new(Token::MAX.get() - 4) };
                 Entry { key, version: forged, value: Record::Role(role) }
             }
             value => {

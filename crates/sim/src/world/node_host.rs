@@ -1,5 +1,7 @@
 //! Hosts the engine of each process: feeds it inputs and carries out its outputs.
 
+use std::time::Duration;
+
 use tenure_core::{Event, Hint, Input, Now, Output};
 
 use super::{World, draw_lag};
@@ -111,7 +113,7 @@ impl World {
         let rng = &mut self.rng;
         let outputs = self.state.processes[pid].engine.step(now, input, &mut || rng.nonce());
         if let Some(line) = line {
-            self.trace.line(self.state.now, format_args!("{line} at {} -> {outputs:?}", now.time.0));
+            self.trace.line(self.state.now, format_args!("{line} at {} -> {outputs:?}", now.time.as_nanos()));
         }
         self.state.processes[pid].wake_wanted = self.state.processes[pid].engine.next_wake();
         self.checks.told(&self.state, pid, forgot);
@@ -132,7 +134,7 @@ impl World {
         let process = &self.state.processes[pid];
         let mut now = self.state.clocks[process.clock].now(self.state.now);
         let process = &mut self.state.processes[pid];
-        now.time.0 += process.clock_bend;
+        now.time = now.time.after(Duration::from_nanos(process.clock_bend));
         now.time = now.time.max(process.last_reading);
         process.last_reading = now.time;
         now

@@ -38,7 +38,7 @@ impl World {
                 Kind::RoleControl => Some(Record::RoleControl(RoleControl::default())),
                 _ => Some(Record::NodeControl(NodeControl::default())),
             };
-            let put = put.map(|record| (Version(self.rng.nonce()), record));
+            let put = put.map(|record| (Version::new(self.rng.nonce()), record));
             self.apply(None, &Write { key, expect: Some(version), put, notify: true, requires_lock: false });
         }
     }
@@ -78,8 +78,8 @@ impl World {
         let to = self.rng.coin().then(|| self.draw_node());
         let ttl = self.state.settings.max_ttl();
         Some(Request {
-            id: SessionId(self.rng.nonce()),
-            token: if past { Token(token.0.saturating_sub(1)) } else { token },
+            id: SessionId::new(self.rng.nonce()),
+            token: if past { Token::new(token.get().saturating_sub(1)) } else { token },
             to,
             preemption: false,
             patience: Duration::from_millis(self.rng.between(0, 2 * ttl.as_millis() as u64)),
@@ -94,11 +94,11 @@ impl World {
 
     fn put(&mut self, key: Key, record: Record) {
         let expect = self.state.store.get(&key).map(|held| held.0);
-        let put = Some((Version(self.rng.nonce()), record));
+        let put = Some((Version::new(self.rng.nonce()), record));
         self.apply(None, &Write { key, expect, put, notify: true, requires_lock: false });
     }
 }
 
 fn order() -> Order {
-    Order { by: "operator".into(), why: String::new(), at: Timestamp(1) }
+    Order { by: "operator".into(), why: String::new(), at: Timestamp::from_micros(1) }
 }

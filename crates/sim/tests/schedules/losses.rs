@@ -134,9 +134,9 @@ fn after_a_sign_of_loss_all_roles_are_read_at_once() {
         let (key, (_, record)) = s.role_register();
         let Record::Role(mut record) = record else { panic!("a role") };
         // The claim of A is lost: the register shows the leader before.
-        (record.token, record.holder) = (Token(record.token.0 - 1), None);
+        (record.token, record.holder) = (Token::new(record.token.get() - 1), None);
         s.hints = false;
-        s.registers.insert(key, (Version(u128::MAX), Record::Role(record)));
+        s.registers.insert(key, (Version::new(u128::MAX), Record::Role(record)));
         s.cut.insert(B);
         s.feed(A, Input::Hinted(Hint::Forgot));
         s.wait(4.9);
@@ -200,7 +200,7 @@ fn a_leader_hands_over_to_a_node_that_may_claim() {
     sound_and(Mutant::HandsOverTooEarly, |mutant| {
         let mut s = on_class_c(mutant);
         let c = s.join_as("C", mutant, Class::C, Default::default());
-        let (id, token, to) = (SessionId(7), s.token(A), Some(Name::new("C").unwrap()));
+        let (id, token, to) = (SessionId::new(7), s.token(A), Some(Name::new("C").unwrap()));
         let patience = Duration::from_secs(30);
         let request =
             Request { id, token, to, preemption: false, patience, order: order(), answer: Answer::Open };
@@ -308,8 +308,8 @@ fn a_claim_is_verified_whatever_is_learned_when_it_is_due() {
 fn set_back(s: &mut Script, by: u64) {
     let (key, (version, record)) = s.role_register();
     let Record::Role(mut record) = record else { panic!("a role") };
-    (record.token, record.holder) = (Token(record.token.0 - by), None);
-    s.registers.insert(key, (Version(version.0 + (1 << 100)), Record::Role(record)));
+    (record.token, record.holder) = (Token::new(record.token.get() - by), None);
+    s.registers.insert(key, (Version::new(version.get() + (1 << 100)), Record::Role(record)));
 }
 
 /// How often a node was quarantined so far.
@@ -334,8 +334,8 @@ fn a_second_loss_below_the_highest_token_is_noticed() {
                 // A node claims that has never seen the highest token, and whose clock is behind.
                 let (key, (version, record)) = s.role_register();
                 let Record::Role(mut record) = record else { panic!("a role") };
-                record.token = Token(record.token.0 + by.unsigned_abs());
-                s.registers.insert(key, (Version(version.0 + (1 << 100)), Record::Role(record)));
+                record.token = Token::new(record.token.get() + by.unsigned_abs());
+                s.registers.insert(key, (Version::new(version.get() + (1 << 100)), Record::Role(record)));
             }
         }
         s.wait(1.2);

@@ -7,7 +7,7 @@ use super::script::{A, B, MessageFate, MessageKind, Script};
 
 /// A node of the next version says, in the `cluster` register, that all nodes speak its protocol.
 fn upgraded(s: &mut Script, record: Record) {
-    let version = Version(1 << 100 | u128::from(s.now));
+    let version = Version::new(1 << 100 | u128::from(s.now));
     s.registers.insert(Key::Cluster, (version, record));
 }
 

@@ -174,12 +174,12 @@ impl Script {
     }
 
     pub(crate) fn leaders(&self) -> Vec<usize> {
-        let leads = |n: &usize| self.engines[*n].leads(&role(), Time(self.now)).is_some();
+        let leads = |n: &usize| self.engines[*n].leads(&role(), Time::from_nanos(self.now)).is_some();
         (0..self.engines.len()).filter(leads).collect()
     }
 
     pub(crate) fn token(&self, node: usize) -> Token {
-        self.engines[node].leads(&role(), Time(self.now)).expect("it leads")
+        self.engines[node].leads(&role(), Time::from_nanos(self.now)).expect("it leads")
     }
 
     pub(crate) fn feed(&mut self, node: usize, input: Input) {
@@ -194,8 +194,8 @@ impl Script {
             }
             let (node, input) = inputs.remove(0);
             let now = Now {
-                time: Time(self.now),
-                wall: Timestamp((self.now / 1000).saturating_add_signed(-self.set_back)),
+                time: Time::from_nanos(self.now),
+                wall: Timestamp::from_micros((self.now / 1000).saturating_add_signed(-self.set_back)),
             };
             let nonce = &mut self.nonce;
             let outputs = self.engines[node].step(now, input, &mut || {
@@ -238,7 +238,7 @@ impl Script {
                     Input::LockAcquired { session: *session, lock: self.liveness_lock.clone() },
                 ));
             }
-            Output::Valid { until } => _ = self.until.insert(node, until.0),
+            Output::Valid { until } => _ = self.until.insert(node, until.as_nanos()),
             Output::Event(event) => self.happened(node, event.clone(), inputs),
             _ => {}
         }
@@ -313,7 +313,7 @@ impl Script {
                 return;
             }
             let awake = (0..self.engines.len()).filter(|n| !self.frozen.contains(n));
-            let next = awake.map(|n| (self.engines[n].next_wake().0, n)).min().unwrap_or((u64::MAX, 0));
+            let next = awake.map(|n| (self.engines[n].next_wake().as_nanos(), n)).min().unwrap_or((u64::MAX, 0));
             if next.0 > end {
                 self.now = end;
                 return;
@@ -360,7 +360,7 @@ impl Script {
 
     pub(crate) fn elections(&self) -> Vec<(usize, u64)> {
         let elected = |(_, n, event): &(u64, usize, Event)| match event {
-            Event::Elected { role: name, token } if *name == role() => Some((*n, token.0)),
+            Event::Elected { role: name, token } if *name == role() => Some((*n, token.get())),
             _ => None,
         };
         self.events.iter().filter_map(elected).collect()

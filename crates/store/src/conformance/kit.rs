@@ -12,7 +12,7 @@ use crate::{
 };
 
 /// The epoch of every register of the suite.
-pub(super) const EPOCH: Epoch = Epoch(18_000_000_000_000_000_001);
+pub(super) const EPOCH: Epoch = Epoch::new(18_000_000_000_000_000_001);
 
 /// Nothing here takes so long unless it is broken.
 pub(super) const PATIENCE: Duration = Duration::from_secs(30);
@@ -27,11 +27,11 @@ pub(super) fn name(text: &str) -> Name {
 }
 
 pub(super) fn nonce() -> Version {
-    Version(KernelEntropy.nonce())
+    Version::new(KernelEntropy.nonce())
 }
 
 pub(super) fn session() -> SessionId {
-    SessionId(KernelEntropy.nonce())
+    SessionId::new(KernelEntropy.nonce())
 }
 
 pub(super) fn key(kind: Kind, text: &str) -> Key {
@@ -47,7 +47,7 @@ pub(super) fn value(text: &str) -> Value {
 }
 
 pub(super) fn tokened(token: u64) -> Value {
-    Value::of(&token, Some(Token(token)))
+    Value::of(&token, Some(Token::new(token)))
 }
 
 /// A write that notifies others, of a value, under a new version.

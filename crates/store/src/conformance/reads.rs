@@ -8,7 +8,7 @@ use crate::{Epoch, Key, Kind};
 pub async fn r1_reads_return_what_was_asked_for_and_exists(harness: &dyn Harness) {
     let (store, space) = (harness.open().await, fresh());
     let writes = [create(&node("a"), "1"), create(&node("b"), "2"), create(&key(Kind::Task, "a"), "3")];
-    let elsewhere = create(&Key::Named(Epoch(7), Kind::Node, name("a")), "4");
+    let elsewhere = create(&Key::Named(Epoch::new(7), Kind::Node, name("a")), "4");
     let session = create(&Key::Session(EPOCH, session()), "5");
     let cluster = create(&Key::Cluster, "6");
     for write in writes.iter().chain([&elsewhere, &session, &cluster]) {

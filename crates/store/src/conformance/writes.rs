@@ -135,7 +135,7 @@ pub async fn w7_versions_and_values_come_back_as_given(harness: &dyn Harness) {
     let versions = [u128::MAX, 1, 1 << 127, 0x00ff_0000_0000_0000_0000_0000_0000_00ff];
     for (nth, number) in versions.into_iter().enumerate() {
         for (mth, text) in texts.into_iter().enumerate() {
-            let version = Version(number ^ KEEP_APART[mth]);
+            let version = Version::new(number ^ KEEP_APART[mth]);
             let content = Value { token: None, json: text.into() };
             let place = node(&format!("n{nth}.{mth}"));
             let write = Write {

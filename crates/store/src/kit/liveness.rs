@@ -129,7 +129,7 @@ mod tests {
     /// Nodes of every version must agree on the numbers of their locks.
     #[test]
     fn numbers_of_locks_never_change() {
-        let (space, session) = (Name::new("default").unwrap(), SessionId(0x2a));
+        let (space, session) = (Name::new("default").unwrap(), SessionId::new(0x2a));
         assert_eq!(session.to_string().len(), 32);
         let number = LockNumber::of(&space, session);
         assert_eq!(number.get().cast_unsigned(), 0xfbc8_c73e_66d9_5571);
@@ -139,7 +139,7 @@ mod tests {
 
     #[test]
     fn only_the_lock_that_is_named_is_watched() {
-        let (locks, space, session) = (WatchedLocks::default(), Name::new("a").unwrap(), SessionId(7));
+        let (locks, space, session) = (WatchedLocks::default(), Name::new("a").unwrap(), SessionId::new(7));
         let number = LockNumber::of(&space, session);
         for id in ["", "another:1:2", "server#0000000000000000", &number.digits()] {
             locks.watch(&space, session, id);

@@ -156,7 +156,7 @@ mod tests {
     fn a_watch_that_falls_behind_is_told_so_and_keeps_its_evidence() {
         let (watches, name) = (Watches::default(), Name::new("a").unwrap());
         let mut watch = watches.watch(&name);
-        let dead = Evidence::Dead { session: SessionId(1), lock: "w".to_owned() };
+        let dead = Evidence::Dead { session: SessionId::new(1), lock: "w".to_owned() };
         watches.send(&name, &Signal::Evidence(dead));
         for _ in 0..BACKLOG + 5 {
             watches.send(&name, &Signal::Resync);

@@ -79,7 +79,7 @@ impl HistoryRecorder {
         };
         let frozen = matches!(kind, NoteKind::Ended { .. }) && idle > 2 * self.beat;
         let late = if frozen { u64::try_from(idle.as_micros()).unwrap_or(u64::MAX) } else { 0 };
-        let at = Timestamp(self.clock.wall().0.saturating_sub(late));
+        let at = Timestamp::from_micros(self.clock.wall().as_micros().saturating_sub(late));
         if let Some(notes) = &self.notes {
             let _ = notes.send(HistoryNote { role: role.clone(), token, at, kind });
         }
@@ -180,7 +180,7 @@ impl HistoryWriter {
                 batch[&role].iter().for_each(|note| self.apply_note(&mut history, note, &last_beats));
                 if history != before {
                     let put = Some((
-                        Version(crate::store::entropy::nonce()),
+                        Version::new(crate::store::entropy::nonce()),
                         Value::of(&history, tokens.get(&role).copied()),
                     ));
                     writes.push(Write { key: key(&role), expect, put, notify: false, requires_lock: false });

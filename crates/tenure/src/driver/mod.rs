@@ -234,7 +234,7 @@ impl Driver {
             self.command(Command::Stop { done });
         }
         while !self.engine.is_stopped() {
-            self.last_turn.store(self.clock.now().0, Ordering::Release);
+            self.last_turn.store(self.clock.now().as_nanos(), Ordering::Release);
             self.publisher.flush_bursts();
             self.describe();
             let abandon_at = self.abandon_at();
@@ -444,7 +444,7 @@ impl Driver {
         if let EngineEvent::SessionOpened { .. } = event {
             self.contact.send_replace(StoreContact::Admitted);
         }
-        let turned = Time(self.last_turn.load(Ordering::Acquire));
+        let turned = Time::from_nanos(self.last_turn.load(Ordering::Acquire));
         self.history.record(&event, self.clock.now().since(turned));
         // Work hears of it before listeners do.
         self.table.apply(&event, &self.engine, inputs);

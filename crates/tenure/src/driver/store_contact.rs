@@ -84,7 +84,7 @@ async fn serve_commands_until<T>(
     let mut work = std::pin::pin!(work);
     let mut turn = tokio::time::interval(config.timing.beat);
     loop {
-        config.last_turn.store(config.clock.now().0, Ordering::Release);
+        config.last_turn.store(config.clock.now().as_nanos(), Ordering::Release);
         tokio::select! {
             done = &mut work => return Some(done),
             command = config.commands.recv() => {

@@ -275,7 +275,7 @@ impl TenureTable {
         if let Some((_, deadline)) =
             self.session.take().filter(|_| !DriverFault::NotRevoked.is_injected(self.fault))
         {
-            deadline.set(Time(0));
+            deadline.set(Time::from_nanos(0));
         }
     }
 

@@ -95,7 +95,7 @@ impl FenceRow {
     /// A row as databases have it, where numbers have a sign.
     #[must_use]
     pub fn new(role: String, token: i64) -> Self {
-        Self { role, token: Token(u64::try_from(token).unwrap_or(0)) }
+        Self { role, token: Token::new(u64::try_from(token).unwrap_or(0)) }
     }
 }
 
@@ -103,7 +103,7 @@ impl FenceClaim<'_> {
     /// The token as databases have it.
     #[must_use]
     pub fn number(&self) -> i64 {
-        i64::try_from(self.token.0).expect("tokens are below 2^53")
+        i64::try_from(self.token.get()).expect("tokens are below 2^53")
     }
 
     /// The one place where it is decided who may pass: equal passes, because a tenure has many transactions.
@@ -189,16 +189,22 @@ mod tests {
 
     fn verdict(role: &str, token: u64) -> Result<(), FenceError> {
         let mine = Name::new("scheduler").unwrap();
-        let claim =
-            FenceClaim { resource: "ledger", role: &mine, token: Token(7), left: Duration::from_secs(1) };
-        claim.check(&FenceRow { role: role.to_owned(), token: Token(token) })
+        let claim = FenceClaim {
+            resource: "ledger",
+            role: &mine,
+            token: Token::new(7),
+            left: Duration::from_secs(1),
+        };
+        claim.check(&FenceRow { role: role.to_owned(), token: Token::new(token) })
     }
 
     #[test]
     fn equal_passes_and_newer_and_other_roles_do_not() {
         assert!(verdict("scheduler", 7).is_ok());
         let fenced = verdict("scheduler", 8).unwrap_err();
-        assert!(matches!(fenced, FenceError::Fenced { token: Token(7), newer: Token(8), .. }));
+        assert!(
+            matches!(fenced, FenceError::Fenced { token, newer, .. } if (token.get(), newer.get()) == (7, 8))
+        );
         assert!(fenced.to_string().contains("roll back"), "{fenced}");
         let other = verdict("janitor", 7).unwrap_err();
         assert!(matches!(other, FenceError::OtherRole { .. }));

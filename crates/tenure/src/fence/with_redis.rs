@@ -39,7 +39,8 @@ impl Lead {
             "done" => redis::from_redis_value(answers).map_err(|error| failed(error.into())),
             "role" => Err(refused(&claim, &FenceRow { role: text(), token: claim.token })),
             _ => {
-                let token = Token(text().parse().map_err(|_| failed("the fence holds no number".into()))?);
+                let token =
+                    Token::new(text().parse().map_err(|_| failed("the fence holds no number".into()))?);
                 Err(refused(&claim, &FenceRow { role: claim.role.to_string(), token }))
             }
         }
@@ -51,7 +52,7 @@ fn call(whole: bool, claim: &FenceClaim<'_>, commands: &Pipeline) -> Cmd {
     let mut call = redis::cmd(if whole { "EVAL" } else { "EVALSHA" });
     call.arg(if whole { SCRIPT } else { HASHED.get_hash() });
     call.arg(1).arg(format!("tenure_fence:{{{}}}", claim.resource));
-    call.arg(claim.role.as_str()).arg(claim.token.0);
+    call.arg(claim.role.as_str()).arg(claim.token.get());
     for command in commands.cmd_iter() {
         call.arg(command.args_iter().len());
         for word in command.args_iter() {

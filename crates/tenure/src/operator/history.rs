@@ -123,18 +123,26 @@ mod tests {
     use crate::Token;
 
     fn tenure(token: u64, ended: Option<u64>) -> TenureRecord {
-        let (node, session) = (Name::new("a").unwrap(), SessionId(u128::from(token)));
+        let (node, session) = (Name::new("a").unwrap(), SessionId::new(u128::from(token)));
         let reason = ended.map(|_| EndReason::Resigned);
         let measured = ended.map(|_| EndSource::Leader);
-        let (token, began) = (Token(token), Timestamp(token * 100));
-        TenureRecord { token, node, session, began, ended: ended.map(Timestamp), measured, reason }
+        let (token, began) = (Token::new(token), Timestamp::from_micros(token * 100));
+        TenureRecord {
+            token,
+            node,
+            session,
+            began,
+            ended: ended.map(Timestamp::from_micros),
+            measured,
+            reason,
+        }
     }
 
     fn role(token: u64, held: bool) -> Role {
-        let holder =
-            held.then(|| Holder { session: SessionId(u128::from(token)), node: Name::new("a").unwrap() });
-        let (since, reason) = (Timestamp(token * 100 + 50), EndReason::StepDown.into());
-        Role { token: Token(token), holder, since, reason, previous: None, successor: None }
+        let holder = held
+            .then(|| Holder { session: SessionId::new(u128::from(token)), node: Name::new("a").unwrap() });
+        let (since, reason) = (Timestamp::from_micros(token * 100 + 50), EndReason::StepDown.into());
+        Role { token: Token::new(token), holder, since, reason, previous: None, successor: None }
     }
 
     fn session(state: SessionState) -> Session {
@@ -150,7 +158,7 @@ mod tests {
             grace: Duration::from_secs(1),
             liveness_lock: None,
             state,
-            beat_at: Timestamp(777),
+            beat_at: Timestamp::from_micros(777),
         }
     }
 
@@ -160,7 +168,7 @@ mod tests {
         sessions: &[(u128, SessionState)],
     ) -> Vec<TenureRecord> {
         let mut history = RoleHistory { tenures };
-        let sessions = sessions.iter().map(|(id, state)| (SessionId(*id), session(*state))).collect();
+        let sessions = sessions.iter().map(|(id, state)| (SessionId::new(*id), session(*state))).collect();
         begin(&mut history, role);
         end(&mut history, Some(role), &sessions);
         history.tenures
@@ -173,7 +181,7 @@ mod tests {
             &role(3, true),
             &[(3, SessionState::Live)],
         );
-        assert_eq!(told.iter().map(|tenure| tenure.token.0).collect::<Vec<_>>(), [1, 2, 3]);
+        assert_eq!(told.iter().map(|tenure| tenure.token.get()).collect::<Vec<_>>(), [1, 2, 3]);
         assert_eq!((told[2].ended, told[2].reason), (None, None));
     }
 
@@ -182,17 +190,20 @@ mod tests {
         let resigned = completed(vec![tenure(4, None)], &role(4, false), &[(4, SessionState::Live)]);
         assert_eq!(
             (resigned[0].ended, resigned[0].reason),
-            (Some(Timestamp(450)), Some(EndReason::StepDown))
+            (Some(Timestamp::from_micros(450)), Some(EndReason::StepDown))
         );
         let died = completed(vec![tenure(4, None)], &role(4, true), &[(4, SessionState::Expelled)]);
-        assert_eq!((died[0].ended, died[0].reason), (Some(Timestamp(777)), Some(EndReason::Expelled)));
+        assert_eq!(
+            (died[0].ended, died[0].reason),
+            (Some(Timestamp::from_micros(777)), Some(EndReason::Expelled))
+        );
         assert_eq!(died[0].measured, Some(EndSource::LastBeat));
         let closed = completed(vec![tenure(4, None)], &role(4, true), &[(4, SessionState::Closed)]);
         assert_eq!(closed[0].reason, Some(EndReason::Shutdown));
         let forgotten = completed(vec![tenure(4, None)], &role(5, true), &[(5, SessionState::Live)]);
         assert_eq!(
             (forgotten[0].ended, forgotten[0].reason),
-            (Some(Timestamp(550)), Some(EndReason::Expelled))
+            (Some(Timestamp::from_micros(550)), Some(EndReason::Expelled))
         );
         assert_eq!(forgotten[0].measured, Some(EndSource::Successor));
     }

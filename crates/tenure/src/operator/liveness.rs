@@ -61,8 +61,8 @@ pub(super) async fn check_sessions(
 
 /// What one look tells.
 fn first(session: &Session, now: Timestamp) -> SessionLiveness {
-    let ago = Duration::from_micros(now.0.saturating_sub(session.beat_at.0));
-    let ahead = Duration::from_micros(session.beat_at.0.saturating_sub(now.0));
+    let ago = Duration::from_micros(now.as_micros().saturating_sub(session.beat_at.as_micros()));
+    let ahead = Duration::from_micros(session.beat_at.as_micros().saturating_sub(now.as_micros()));
     let doubtful = ago > session.ttl || ahead > Duration::from_secs(1);
     let state = match session.state {
         SessionState::Closed => NodeState::Closed,
@@ -134,7 +134,7 @@ impl LivenessMonitor {
 /// How much longer this beat was on its way than the one before it. A server that was frozen carries out what was sent to
 /// it long ago when it goes on: such a beat is no sign of life.
 fn lateness(before: &SeenBeat, session: &Session, now: Instant) -> Duration {
-    let theirs = Duration::from_micros(session.beat_at.0.saturating_sub(before.at.0));
+    let theirs = Duration::from_micros(session.beat_at.as_micros().saturating_sub(before.at.as_micros()));
     now.duration_since(before.since).saturating_sub(theirs)
 }
 
@@ -164,11 +164,11 @@ mod tests {
     /// The owner's clock is an hour behind: only what passes on it counts.
     #[test]
     fn a_beat_that_was_on_its_way_for_longer_than_a_lease_is_no_sign_of_life() {
-        let (mut monitor, id, began) = (LivenessMonitor::default(), SessionId(1), Instant::now());
+        let (mut monitor, id, began) = (LivenessMonitor::default(), SessionId::new(1), Instant::now());
         let mut feel = |beat: u64, sent: u64, seen: u64| {
             let seen = began + Duration::from_millis(seen);
-            let now = Timestamp(3_600_000_000 + sent * 1000);
-            monitor.observe(id, &session(beat, Timestamp(sent * 1000)), now, seen).state
+            let now = Timestamp::from_micros(3_600_000_000 + sent * 1000);
+            monitor.observe(id, &session(beat, Timestamp::from_micros(sent * 1000)), now, seen).state
         };
         feel(1, 10_000, 0);
         assert_eq!(feel(2, 10_400, 400), NodeState::Live);

@@ -154,5 +154,5 @@ pub(crate) async fn sessions_of_unfinished<'a>(
 }
 
 fn with_new_version(value: Value) -> (Version, Value) {
-    (Version(crate::store::entropy::nonce()), value)
+    (Version::new(crate::store::entropy::nonce()), value)
 }

@@ -142,7 +142,7 @@ impl Registers {
             role: name.clone(),
             leader: leader.map(|holder| holder.node.clone()),
             last_leader: None,
-            token: record.map_or(Token(0), |record| record.token),
+            token: record.map_or(Token::new(0), |record| record.token),
             since: fallen.max(paused_at),
             state,
             reason,

@@ -159,8 +159,9 @@ impl Operator {
     /// Gives the namespace a new epoch. The registers that outlive the old one are copied before any node can see it.
     async fn renew(&self) -> Result<(), Error> {
         let Some(cluster) = self.read_one(Key::Cluster).await? else { return Ok(()) };
-        let epoch = Epoch((crate::store::entropy::nonce() as u64) >> 12 | 1);
-        let (mut lease, mut highest) = (Timing::DEFAULT_TTL, Token(wall_now().0).min(Token::IMPLAUSIBLE));
+        let epoch = Epoch::new((crate::store::entropy::nonce() as u64) >> 12 | 1);
+        let (mut lease, mut highest) =
+            (Timing::DEFAULT_TTL, Token::new(wall_now().as_micros()).min(Token::IMPLAUSIBLE));
         if let Some(former) = epoch_of(&cluster) {
             lease = self.longest_lease().await?.unwrap_or(lease);
             for role in self.all(former, &[Kind::Role]).await? {
@@ -170,7 +171,7 @@ impl Operator {
             let kept = self.all(former, &KEPT).await?;
             self.carry_over(epoch, kept.iter().filter(|entry| check_register(entry).is_none())).await?;
         }
-        let floor = Token(highest.0.saturating_add(HEADROOM)).min(Token::IMPLAUSIBLE);
+        let floor = Token::new(highest.get().saturating_add(HEADROOM)).min(Token::IMPLAUSIBLE);
         let record =
             Cluster { epoch, max_ttl: lease, falling: None, protocol: PROTOCOL, floor, renewed: true };
         let value = Value::of_record(&Record::Cluster(record));
@@ -259,10 +260,10 @@ fn epoch_of(entry: &Entry) -> Option<Epoch> {
 fn floor_of(entry: &Entry) -> Token {
     let raw = entry.value.parse::<serde_json::Value>().unwrap_or_default();
     match raw.get("floor") {
-        None => Token(0),
-        Some(floor) => {
-            serde_json::from_value(floor.clone()).unwrap_or(Token(wall_now().0)).min(Token::IMPLAUSIBLE)
-        }
+        None => Token::new(0),
+        Some(floor) => serde_json::from_value(floor.clone())
+            .unwrap_or(Token::new(wall_now().as_micros()))
+            .min(Token::IMPLAUSIBLE),
     }
 }
 
@@ -363,6 +364,6 @@ fn expelled(lease: Duration) -> Session {
         grace: lease,
         liveness_lock: None,
         state: SessionState::Expelled,
-        beat_at: Timestamp(0),
+        beat_at: Timestamp::from_micros(0),
     }
 }

@@ -194,7 +194,7 @@ impl Operator {
         limit: Duration,
     ) -> Result<Leader, Error> {
         let (role, token) = (&report.role, report.token);
-        let id = SessionId(crate::store::entropy::nonce());
+        let id = SessionId::new(crate::store::entropy::nonce());
         let order = self.order(why);
         let (answer, patience) = (Answer::Open, patience.min(Timing::MAX_TTL));
         let request = Request { id, token, to: to.clone(), preemption: false, patience, order, answer };

@@ -271,7 +271,7 @@ mod tests {
         let role = RoleReport {
             role: Name::new("job").unwrap(),
             last_leader: None,
-            token: Token(1),
+            token: Token::new(1),
             since: None,
             state,
             reason: None,
@@ -286,13 +286,13 @@ mod tests {
         };
         let node = NodeReport {
             node: Name::new("a").unwrap(),
-            session: SessionId(1),
+            session: SessionId::new(1),
             state: node,
             roles: vec![role.role.clone()],
             candidacies: BTreeMap::new(),
             labels: BTreeMap::new(),
             address: None,
-            since: Timestamp(0),
+            since: Timestamp::from_micros(0),
             last_beat_ms_ago: Some(400),
             ttl_ms: Some(TTL),
             drained: None,

@@ -19,7 +19,7 @@ impl Operator {
     /// has a leader.
     pub async fn trigger_task(&self, task: &Name, why: &str) -> Result<SessionId, Error> {
         self.known(task).await?;
-        let (id, order) = (SessionId(crate::store::entropy::nonce()), self.order(why));
+        let (id, order) = (SessionId::new(crate::store::entropy::nonce()), self.order(why));
         let trigger = TaskTrigger { id, order };
         self.record_action(OperatorAction::TriggerTask, task, None, why).await?;
         self.change_task(task, |record| record.trigger = Some(trigger.clone())).await?;

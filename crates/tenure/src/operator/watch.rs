@@ -287,7 +287,7 @@ fn of_node(before: Option<&NodeReport>, after: Option<&NodeReport>) -> Option<Cl
 /// A store that is not in the life in which it was has lost everything, unless an operator renewed it: then its floor
 /// keeps the tokens of the former life.
 fn forgotten(before: &ClusterSnapshot, after: &ClusterSnapshot) -> Option<ClusterChange> {
-    let renewed = after.epoch.is_some() && after.floor >= highest(before).max(Token(1));
+    let renewed = after.epoch.is_some() && after.floor >= highest(before).max(Token::new(1));
     let forgot = before.epoch.is_some() && before.epoch != after.epoch && !renewed;
     forgot.then_some(ClusterChange::StoreForgot { role: None, token: None, now: None })
 }
@@ -295,7 +295,7 @@ fn forgotten(before: &ClusterSnapshot, after: &ClusterSnapshot) -> Option<Cluste
 /// The highest token seen that a tenure can have: repair replaces those that none can have.
 fn highest(seen: &ClusterSnapshot) -> Token {
     let tokens = seen.roles.iter().chain(&seen.internal).map(|role| role.token);
-    tokens.filter(|token| *token < Token::IMPLAUSIBLE).max().unwrap_or(Token(0))
+    tokens.filter(|token| *token < Token::IMPLAUSIBLE).max().unwrap_or(Token::new(0))
 }
 
 /// Tokens never fall. Those of a store that has forgotten everything are told of once, and not role by role.
@@ -318,7 +318,7 @@ fn of_orders(before: Option<&RoleReport>, after: Option<&RoleReport>) -> Option<
 fn of_tenure(before: Option<&RoleReport>, after: Option<&RoleReport>) -> Option<ClusterChange> {
     let led = |report: Option<&RoleReport>| report.and_then(|report| report.leader.clone());
     let (former, leader) = (led(before), led(after));
-    let token = |report: Option<&RoleReport>| report.map_or(Token(0), |report| report.token);
+    let token = |report: Option<&RoleReport>| report.map_or(Token::new(0), |report| report.token);
     if former == leader && token(before) == token(after) {
         return None;
     }
@@ -368,7 +368,7 @@ mod tests {
             role: Name::new("scheduler").unwrap(),
             leader: leader.map(|leader| Name::new(leader).unwrap()),
             last_leader: None,
-            token: Token(token),
+            token: Token::new(token),
             since: None,
             state,
             reason: Some(reason.into()),
@@ -409,7 +409,7 @@ mod tests {
     #[test]
     fn a_store_that_forgets_is_told() {
         let at = |epoch, snapshot: ClusterSnapshot| ClusterSnapshot {
-            epoch: Some(tenure_core::Epoch(epoch)),
+            epoch: Some(tenure_core::Epoch::new(epoch)),
             ..snapshot
         };
         let led = |token| role(Some("a"), token, RoleState::Led, StartReason::First);
@@ -422,10 +422,10 @@ mod tests {
     #[test]
     fn a_namespace_that_an_operator_renewed_has_lost_nothing() {
         let led = role(Some("a"), 7, RoleState::Led, StartReason::First);
-        let before = ClusterSnapshot { epoch: Some(tenure_core::Epoch(1)), ..led };
+        let before = ClusterSnapshot { epoch: Some(tenure_core::Epoch::new(1)), ..led };
         let renewed = |floor| {
-            let epoch = Some(tenure_core::Epoch(2));
-            ClusterSnapshot { epoch, floor: Token(floor), ..ClusterSnapshot::default() }
+            let epoch = Some(tenure_core::Epoch::new(2));
+            ClusterSnapshot { epoch, floor: Token::new(floor), ..ClusterSnapshot::default() }
         };
         assert_eq!(changes(&before, &renewed(7)), ["leader-lost"]);
         assert_eq!(changes(&before, &renewed(6)), ["store-forgot", "leader-lost"], "a token may come again");
@@ -450,7 +450,8 @@ mod tests {
     fn orders_are_told_before_what_they_cause() {
         let led = role(Some("a"), 1, RoleState::Led, StartReason::First);
         let mut paused = role(None, 1, RoleState::Paused, EndReason::Paused);
-        paused.roles[0].paused = Some(Order { by: "ada".into(), why: String::new(), at: Timestamp(0) });
+        paused.roles[0].paused =
+            Some(Order { by: "ada".into(), why: String::new(), at: Timestamp::from_micros(0) });
         assert_eq!(changes(&led, &paused), ["paused", "vacant"]);
         assert_eq!(
             changes(&paused, &role(Some("b"), 2, RoleState::Led, StartReason::Vacant)),

@@ -243,13 +243,13 @@ mod tests {
     fn record() -> TaskRecord {
         TaskRecord {
             form: FORMAT,
-            token: Token(1),
+            token: Token::new(1),
             task: Name::new("t").unwrap(),
             role: None,
             node: None,
             when: "every 1s".into(),
             zone: "UTC".into(),
-            tick: Timestamp(0),
+            tick: Timestamp::from_micros(0),
             owed: BTreeSet::new(),
             next: None,
             paused: None,
@@ -260,7 +260,7 @@ mod tests {
     }
 
     fn at(token: u64, node: &Name) -> LedgerWriter<'_> {
-        LedgerWriter { token: Token(token), node, now: Timestamp(77) }
+        LedgerWriter { token: Token::new(token), node, now: Timestamp::from_micros(77) }
     }
 
     fn done(state: RunState) -> RunEnd {
@@ -270,27 +270,30 @@ mod tests {
     #[test]
     fn a_tick_is_started_once_by_whomever() {
         let (mut record, a, b) = (record(), Name::new("a").unwrap(), Name::new("b").unwrap());
-        assert!(record.start(RunCause::Tick(Timestamp(10)), false, at(1, &a)));
-        assert!(record.start(RunCause::Tick(Timestamp(10)), false, at(1, &a)), "its own write, seen again");
+        assert!(record.start(RunCause::Tick(Timestamp::from_micros(10)), false, at(1, &a)));
+        assert!(
+            record.start(RunCause::Tick(Timestamp::from_micros(10)), false, at(1, &a)),
+            "its own write, seen again"
+        );
         assert_eq!(record.totals.runs, 1);
-        assert!(!record.start(RunCause::Tick(Timestamp(10)), false, at(2, &b)));
-        assert!(!record.start(RunCause::Tick(Timestamp(9)), false, at(2, &b)));
-        record.end(RunCause::Tick(Timestamp(10)), &done(RunState::Succeeded), at(1, &a));
-        assert!(!record.start(RunCause::Tick(Timestamp(10)), false, at(1, &a)));
-        assert!(record.start(RunCause::Tick(Timestamp(11)), false, at(2, &b)));
+        assert!(!record.start(RunCause::Tick(Timestamp::from_micros(10)), false, at(2, &b)));
+        assert!(!record.start(RunCause::Tick(Timestamp::from_micros(9)), false, at(2, &b)));
+        record.end(RunCause::Tick(Timestamp::from_micros(10)), &done(RunState::Succeeded), at(1, &a));
+        assert!(!record.start(RunCause::Tick(Timestamp::from_micros(10)), false, at(1, &a)));
+        assert!(record.start(RunCause::Tick(Timestamp::from_micros(11)), false, at(2, &b)));
     }
 
     #[test]
     fn what_is_owed_is_run_once_and_in_spite_of_later_ticks() {
         let (mut record, a) = (record(), Name::new("a").unwrap());
-        record.owe(&[Timestamp(3), Timestamp(4)]);
-        assert_eq!(record.tick, Timestamp(4));
-        assert!(record.start(RunCause::Tick(Timestamp(5)), false, at(1, &a)));
-        assert!(record.start(RunCause::Tick(Timestamp(3)), true, at(1, &a)));
-        record.end(RunCause::Tick(Timestamp(3)), &done(RunState::Failed), at(1, &a));
-        assert!(!record.start(RunCause::Tick(Timestamp(3)), true, at(1, &a)));
+        record.owe(&[Timestamp::from_micros(3), Timestamp::from_micros(4)]);
+        assert_eq!(record.tick, Timestamp::from_micros(4));
+        assert!(record.start(RunCause::Tick(Timestamp::from_micros(5)), false, at(1, &a)));
+        assert!(record.start(RunCause::Tick(Timestamp::from_micros(3)), true, at(1, &a)));
+        record.end(RunCause::Tick(Timestamp::from_micros(3)), &done(RunState::Failed), at(1, &a));
+        assert!(!record.start(RunCause::Tick(Timestamp::from_micros(3)), true, at(1, &a)));
         assert_eq!((record.totals.late, record.totals.failures), (1, 1));
-        assert_eq!(record.owed, [Timestamp(4)].into());
+        assert_eq!(record.owed, [Timestamp::from_micros(4)].into());
     }
 
     #[test]
@@ -298,13 +301,13 @@ mod tests {
         let (a, b) = (Name::new("a").unwrap(), Name::new("b").unwrap());
         for (again, owed) in [(0, 0), (1, 1)] {
             let mut record = record();
-            assert!(record.start(RunCause::Tick(Timestamp(10)), false, at(1, &a)));
-            assert!(!record.has_orphans(Token(1)) && record.has_orphans(Token(2)));
-            assert_eq!(record.interrupt(Token(2), again), [Timestamp(10)]);
+            assert!(record.start(RunCause::Tick(Timestamp::from_micros(10)), false, at(1, &a)));
+            assert!(!record.has_orphans(Token::new(1)) && record.has_orphans(Token::new(2)));
+            assert_eq!(record.interrupt(Token::new(2), again), [Timestamp::from_micros(10)]);
             assert_eq!(record.owed.len(), owed);
-            assert_eq!(record.start(RunCause::Tick(Timestamp(10)), true, at(2, &b)), owed == 1);
+            assert_eq!(record.start(RunCause::Tick(Timestamp::from_micros(10)), true, at(2, &b)), owed == 1);
             // A second interruption is one too many.
-            record.interrupt(Token(3), again);
+            record.interrupt(Token::new(3), again);
             assert!(record.owed.is_empty(), "{record:?}");
         }
     }
@@ -313,8 +316,8 @@ mod tests {
     fn rows_of_ticks_are_one_entry_and_are_accounted_for_once() {
         let (mut record, a) = (record(), Name::new("a").unwrap());
         let row = |from, to, count| PassedTicks {
-            from: Timestamp(from),
-            to: Timestamp(to),
+            from: Timestamp::from_micros(from),
+            to: Timestamp::from_micros(to),
             count,
             state: RunState::Missed,
             why: "nobody led".into(),
@@ -329,31 +332,35 @@ mod tests {
     fn trimming_spares_what_goes_on() {
         let (mut record, a) = (record(), Name::new("a").unwrap());
         for tick in 1..=5 {
-            assert!(record.start(RunCause::Tick(Timestamp(tick)), false, at(1, &a)));
+            assert!(record.start(RunCause::Tick(Timestamp::from_micros(tick)), false, at(1, &a)));
             if tick != 2 {
-                record.end(RunCause::Tick(Timestamp(tick)), &done(RunState::Succeeded), at(1, &a));
+                record.end(
+                    RunCause::Tick(Timestamp::from_micros(tick)),
+                    &done(RunState::Succeeded),
+                    at(1, &a),
+                );
             }
         }
         record.trim(2);
-        assert_eq!(record.runs.iter().map(|run| run.tick.0).collect::<Vec<_>>(), [2, 5]);
+        assert_eq!(record.runs.iter().map(|run| run.tick.as_micros()).collect::<Vec<_>>(), [2, 5]);
     }
 
     #[test]
     fn a_trigger_is_answered_once_and_moves_no_tick() {
         let (mut record, a) = (record(), Name::new("a").unwrap());
-        let order = Order { by: "me".into(), why: String::new(), at: Timestamp(1) };
-        record.trigger = Some(TaskTrigger { id: SessionId(7), order });
-        let cause = RunCause::Trigger(SessionId(7), Timestamp(500));
+        let order = Order { by: "me".into(), why: String::new(), at: Timestamp::from_micros(1) };
+        record.trigger = Some(TaskTrigger { id: SessionId::new(7), order });
+        let cause = RunCause::Trigger(SessionId::new(7), Timestamp::from_micros(500));
         assert!(record.start(cause, false, at(1, &a)));
         record.end(cause, &done(RunState::Succeeded), at(1, &a));
         assert!(!record.start(cause, false, at(1, &a)));
-        assert_eq!((record.tick, record.runs.len()), (Timestamp(0), 1));
+        assert_eq!((record.tick, record.runs.len()), (Timestamp::from_micros(0), 1));
     }
 
     #[test]
     fn records_read_back() {
         let (mut record, a) = (record(), Name::new("a").unwrap());
-        assert!(record.start(RunCause::Tick(Timestamp(1)), false, at(1, &a)));
+        assert!(record.start(RunCause::Tick(Timestamp::from_micros(1)), false, at(1, &a)));
         let text = serde_json::to_string(&record).unwrap();
         assert_eq!(serde_json::from_str::<TaskRecord>(&text).unwrap(), record);
     }

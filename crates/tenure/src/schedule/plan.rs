@@ -31,11 +31,11 @@ pub(super) fn due(task: &Task, after: Timestamp, now: Timestamp) -> DueTicks {
     let mut tick = task.when.next(after);
     for _ in 0..PORTION {
         let Some(at) = tick else { break };
-        let starts = at.0.saturating_add(task.delay(at));
-        if starts > now.0 {
+        let starts = at.as_micros().saturating_add(task.delay(at));
+        if starts > now.as_micros() {
             break;
         }
-        if now.0 > starts.saturating_add(late) {
+        if now.as_micros() > starts.saturating_add(late) {
             catch_up.push_back(at);
             if catch_up.len() > keep {
                 miss(&mut due, catch_up.pop_front());
@@ -46,12 +46,12 @@ pub(super) fn due(task: &Task, after: Timestamp, now: Timestamp) -> DueTicks {
         due.upto = Some(at);
         tick = task.when.next(at);
     }
-    let more = tick.is_some_and(|at| at.0.saturating_add(task.delay(at)) <= now.0);
+    let more = tick.is_some_and(|at| at.as_micros().saturating_add(task.delay(at)) <= now.as_micros());
     // Newer ones are to come: these are not the newest.
     while more && let Some(at) = catch_up.pop_front() {
         miss(&mut due, Some(at));
     }
-    due.look_at = tick.map(|at| Timestamp(at.0.saturating_add(task.delay(at))));
+    due.look_at = tick.map(|at| Timestamp::from_micros(at.as_micros().saturating_add(task.delay(at))));
     due.caught_up = catch_up.into();
     due
 }
@@ -78,25 +78,38 @@ mod tests {
     }
 
     fn seconds(ticks: &[Timestamp]) -> Vec<u64> {
-        ticks.iter().map(|tick| tick.0 / 1_000_000).collect()
+        ticks.iter().map(|tick| tick.as_micros() / 1_000_000).collect()
     }
 
     #[test]
     fn what_is_in_time_is_fresh_and_the_rest_is_caught_up_or_missed() {
-        let now = Timestamp(10_500_000);
-        let found = due(&task(|settings| settings.catch_up = 2), Timestamp(3_000_000), now);
-        assert_eq!(found.missed, Some((Timestamp(4_000_000), Timestamp(7_000_000), 4)));
+        let now = Timestamp::from_micros(10_500_000);
+        let found = due(&task(|settings| settings.catch_up = 2), Timestamp::from_micros(3_000_000), now);
+        assert_eq!(
+            found.missed,
+            Some((Timestamp::from_micros(4_000_000), Timestamp::from_micros(7_000_000), 4))
+        );
         assert_eq!(seconds(&found.caught_up), [8, 9]);
         assert_eq!(seconds(&found.fresh), [10]);
-        assert_eq!((found.look_at, found.upto), (Some(Timestamp(11_000_000)), Some(Timestamp(10_000_000))));
-        let nothing = due(&task(|_| ()), Timestamp(10_000_000), now);
-        assert_eq!((nothing.upto, nothing.look_at), (None, Some(Timestamp(11_000_000))));
+        assert_eq!(
+            (found.look_at, found.upto),
+            (Some(Timestamp::from_micros(11_000_000)), Some(Timestamp::from_micros(10_000_000)))
+        );
+        let nothing = due(&task(|_| ()), Timestamp::from_micros(10_000_000), now);
+        assert_eq!((nothing.upto, nothing.look_at), (None, Some(Timestamp::from_micros(11_000_000))));
     }
 
     #[test]
     fn without_catching_up_every_late_tick_is_missed() {
-        let found = due(&task(|settings| settings.catch_up = 0), Timestamp(0), Timestamp(5_000_000));
-        assert_eq!(found.missed, Some((Timestamp(1_000_000), Timestamp(3_000_000), 3)));
+        let found = due(
+            &task(|settings| settings.catch_up = 0),
+            Timestamp::from_micros(0),
+            Timestamp::from_micros(5_000_000),
+        );
+        assert_eq!(
+            found.missed,
+            Some((Timestamp::from_micros(1_000_000), Timestamp::from_micros(3_000_000), 3))
+        );
         assert_eq!((found.caught_up.len(), seconds(&found.fresh)), (0, vec![4, 5]));
     }
 
@@ -104,17 +117,33 @@ mod tests {
     fn jitter_delays_every_tick_by_less_than_itself_and_differs() {
         let task = task(|settings| settings.jitter = Duration::from_millis(500));
         let delays: std::collections::BTreeSet<u64> =
-            (1..100).map(|second| task.delay(Timestamp(second * 1_000_000))).collect();
+            (1..100).map(|second| task.delay(Timestamp::from_micros(second * 1_000_000))).collect();
         assert!(delays.iter().all(|delay| *delay < 500_000) && delays.len() > 50);
-        let tick = Timestamp(7_000_000);
-        assert_eq!(due(&task, Timestamp(6_000_000), Timestamp(tick.0 + task.delay(tick) - 1)).fresh, []);
-        assert_eq!(due(&task, Timestamp(6_000_000), Timestamp(tick.0 + task.delay(tick))).fresh, [tick]);
+        let tick = Timestamp::from_micros(7_000_000);
+        assert_eq!(
+            due(
+                &task,
+                Timestamp::from_micros(6_000_000),
+                Timestamp::from_micros(tick.as_micros() + task.delay(tick) - 1)
+            )
+            .fresh,
+            []
+        );
+        assert_eq!(
+            due(
+                &task,
+                Timestamp::from_micros(6_000_000),
+                Timestamp::from_micros(tick.as_micros() + task.delay(tick))
+            )
+            .fresh,
+            [tick]
+        );
     }
 
     #[test]
     fn years_of_seconds_are_counted_in_portions() {
-        let found = due(&task(|_| ()), Timestamp(0), Timestamp(3_000_000_000_000));
+        let found = due(&task(|_| ()), Timestamp::from_micros(0), Timestamp::from_micros(3_000_000_000_000));
         assert_eq!((found.missed.unwrap().2, found.caught_up.len()), (50_000, 0));
-        assert_eq!(found.upto, Some(Timestamp(50_000_000_000)));
+        assert_eq!(found.upto, Some(Timestamp::from_micros(50_000_000_000)));
     }
 }

@@ -63,7 +63,7 @@ impl Recurrence {
             text: text.to_owned(),
             zone_name: zone.to_owned(),
         };
-        match when.next(Timestamp(1_767_225_600_000_000)) {
+        match when.next(Timestamp::from_micros(1_767_225_600_000_000)) {
             Some(_) => Ok(when),
             None => Err(bad("it never comes".to_owned())),
         }
@@ -90,15 +90,19 @@ impl Recurrence {
     #[must_use]
     pub fn next(&self, after: Timestamp) -> Option<Timestamp> {
         match &self.rule {
-            RecurrenceRule::Every(micros) => Some(Timestamp((after.0 / micros + 1).checked_mul(*micros)?)),
+            RecurrenceRule::Every(micros) => {
+                Some(Timestamp::from_micros((after.as_micros() / micros + 1).checked_mul(*micros)?))
+            }
             RecurrenceRule::Cron(cron) => {
-                let start = jiff::Timestamp::from_microsecond(i64::try_from(after.0).ok()?).ok()?;
+                let start = jiff::Timestamp::from_microsecond(i64::try_from(after.as_micros()).ok()?).ok()?;
                 let mut from = start.to_zoned(self.zone.clone());
                 // Where the clock on the wall goes back, an answer may be no later than the question.
                 for _ in 0..4 {
                     let next = cron.find_next_occurrence(&from, false).ok()?;
                     if next.timestamp() > start {
-                        return Some(Timestamp(u64::try_from(next.timestamp().as_microsecond()).ok()?));
+                        return Some(Timestamp::from_micros(
+                            u64::try_from(next.timestamp().as_microsecond()).ok()?,
+                        ));
                     }
                     from = next;
                 }

@@ -74,7 +74,7 @@ impl Scheduler {
     }
 
     pub(super) fn of_node(node: &Node, tasks: TasksReceiver, counters: TaskCounters) -> Self {
-        let life = Token(node.clock().wall().0).min(Token::IMPLAUSIBLE);
+        let life = Token::new(node.clock().wall().as_micros()).min(Token::IMPLAUSIBLE);
         Self::new(node.clone(), RunGate::Node(life), tasks, counters, false)
     }
 
@@ -87,7 +87,7 @@ impl Scheduler {
             counters,
             tasks,
             entries: Vec::new(),
-            epoch: Epoch(0),
+            epoch: Epoch::new(0),
             positions: BTreeMap::new(),
             agenda: BinaryHeap::new(),
             dirty: BTreeSet::new(),
@@ -144,8 +144,8 @@ impl Scheduler {
         let everything: Vec<usize> = (0..self.entries.len()).collect();
         self.refresh(&everything).await?;
         if let RunGate::Node(life) = &mut self.gate {
-            let highest = self.entries.iter().map(|entry| entry.base.token.0).max().unwrap_or(0);
-            *life = Token(life.0.max(highest + 1));
+            let highest = self.entries.iter().map(|entry| entry.base.token.get()).max().unwrap_or(0);
+            *life = Token::new(life.get().max(highest + 1));
         }
         self.adopt(&everything).await
     }
@@ -288,9 +288,9 @@ impl Scheduler {
                 }
                 entry.version = None;
             }
-            (entry.base.role, entry.base.token) = (Some(role.clone()), Token(0));
+            (entry.base.role, entry.base.token) = (Some(role.clone()), Token::new(0));
             for run in &mut entry.base.runs {
-                run.token = Token(0);
+                run.token = Token::new(0);
             }
         }
         Ok(())
@@ -332,8 +332,9 @@ impl Scheduler {
     /// When time alone asks for something.
     fn wake(&self) -> Time {
         let now = self.node.clock().now();
-        let due = self.agenda.peek().map_or(Timestamp(u64::MAX), |Reverse((at, _))| *at);
-        let wait = Duration::from_micros(due.0.saturating_sub(self.wall().0)).min(LONGEST_SLEEP);
+        let due = self.agenda.peek().map_or(Timestamp::from_micros(u64::MAX), |Reverse((at, _))| *at);
+        let wait =
+            Duration::from_micros(due.as_micros().saturating_sub(self.wall().as_micros())).min(LONGEST_SLEEP);
         let retry = if self.refused.is_empty() { Time::NEVER } else { self.refused_until };
         now.after(wait).min(self.retry_at.unwrap_or(Time::NEVER)).min(retry)
     }
@@ -432,7 +433,7 @@ impl Scheduler {
     fn write(&self, nth: usize, draft: &LedgerDraft) -> Write {
         let entry = &self.entries[nth];
         let token = self.gate.lead().map(|_| draft.record.token);
-        let put = (Version(crate::store::entropy::nonce()), Value::of(&draft.record, token));
+        let put = (Version::new(crate::store::entropy::nonce()), Value::of(&draft.record, token));
         Write {
             key: entry.key.clone(),
             expect: entry.version,
@@ -501,7 +502,7 @@ impl Scheduler {
     ) {
         let name = self.entries[nth].name().clone();
         for tick in interrupted {
-            tracing::warn!(task = %name, tick = tick.0, "a run of a former leader was interrupted");
+            tracing::warn!(task = %name, tick = tick.as_micros(), "a run of a former leader was interrupted");
         }
         for row in passed {
             let (from, to, count, state, why) = (row.from, row.to, row.count, row.state, row.why.clone());

@@ -43,7 +43,7 @@ impl RunContext {
     #[must_use]
     pub fn id(&self) -> String {
         let of = match self.cause {
-            RunCause::Tick(tick) => format!("{}@{}", self.task, tick.0),
+            RunCause::Tick(tick) => format!("{}@{}", self.task, tick.as_micros()),
             RunCause::Trigger(id, _) => format!("{}#{id}", self.task),
         };
         if self.lead.is_some() { of } else { format!("{of}.{}", self.node.name()) }
@@ -227,7 +227,7 @@ impl Task {
             return 0;
         }
         // FNV-1a: spreads, and is the same on every node and in every version.
-        let bytes = self.settings.name.as_str().bytes().chain(tick.0.to_le_bytes());
+        let bytes = self.settings.name.as_str().bytes().chain(tick.as_micros().to_le_bytes());
         let hash = bytes.fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
             (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
         });

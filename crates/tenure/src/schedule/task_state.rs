@@ -70,13 +70,13 @@ impl TaskState {
     pub(super) fn new(task: Arc<Task>, key: Key, role: Option<Name>, node: Option<Name>) -> Self {
         let base = TaskRecord {
             form: FORMAT,
-            token: Token(0),
+            token: Token::new(0),
             task: task.settings.name.clone(),
             role,
             node,
             when: task.when.text().to_owned(),
             zone: task.when.zone().to_owned(),
-            tick: Timestamp(0),
+            tick: Timestamp::from_micros(0),
             owed: Default::default(),
             next: None,
             paused: None,
@@ -93,7 +93,7 @@ impl TaskState {
             version: None,
             edits,
             live,
-            planned: Timestamp(0),
+            planned: Timestamp::from_micros(0),
             tries: 0,
             adopted,
             retired,
@@ -130,8 +130,9 @@ impl TaskState {
             return;
         }
         let when = &self.task.when;
-        let same =
-            self.base.when == when.text() && self.base.zone == when.zone() && self.base.tick > Timestamp(0);
+        let same = self.base.when == when.text()
+            && self.base.zone == when.zone()
+            && self.base.tick > Timestamp::from_micros(0);
         if !same && !self.edits.iter().any(|edit| matches!(edit, LedgerEdit::Adopt(_))) {
             self.edits.insert(0, LedgerEdit::Adopt(now));
             self.planned = self.planned.max(now);
@@ -233,13 +234,15 @@ impl TaskState {
     pub(super) fn refused(&mut self) {
         self.edits.retain(|edit| matches!(edit, LedgerEdit::End(..) | LedgerEdit::Adopt(_)));
         let adopted = |edit: &LedgerEdit| if let LedgerEdit::Adopt(from) = edit { Some(*from) } else { None };
-        self.planned = self.edits.iter().find_map(adopted).unwrap_or(Timestamp(0));
+        self.planned = self.edits.iter().find_map(adopted).unwrap_or(Timestamp::from_micros(0));
     }
 
     /// Lateness of a run, in microseconds, beyond what its jitter asks for.
     pub(super) fn lateness(&self, cause: RunCause, now: Timestamp) -> u64 {
         match cause {
-            RunCause::Tick(tick) => now.0.saturating_sub(tick.0.saturating_add(self.task.delay(tick))),
+            RunCause::Tick(tick) => {
+                now.as_micros().saturating_sub(tick.as_micros().saturating_add(self.task.delay(tick)))
+            }
             RunCause::Trigger(..) => 0,
         }
     }

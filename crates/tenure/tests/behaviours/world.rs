@@ -108,7 +108,7 @@ pub(crate) struct Clocks {
 impl Clocks {
     /// Sets the wall clock, in seconds since 1970.
     pub(crate) fn set(&self, seconds: u64) {
-        let now = self.lease.wall().0 / 1_000_000;
+        let now = self.lease.wall().as_micros() / 1_000_000;
         self.ahead.store(seconds.cast_signed() - now.cast_signed(), Ordering::SeqCst);
     }
 }
@@ -120,7 +120,7 @@ impl Clock for Clocks {
 
     fn wall(&self) -> Timestamp {
         let ahead = self.ahead.load(Ordering::SeqCst) * 1_000_000;
-        Timestamp(self.lease.wall().0.saturating_add_signed(ahead))
+        Timestamp::from_micros(self.lease.wall().as_micros().saturating_add_signed(ahead))
     }
 
     fn fault(&self) -> bool {
@@ -248,7 +248,7 @@ impl<R: Rig> World<R> {
     }
 
     pub(crate) async fn leader(&self) -> Led {
-        self.leader_after(Token(0)).await
+        self.leader_after(Token::new(0)).await
     }
 
     /// Waits until these know of that tenure, or of a later one.
@@ -385,7 +385,7 @@ impl Seen {
         for (nth, (name, candidate)) in self.looked_at.iter().enumerate() {
             let t = witness::now();
             if let Some(lead) = candidate.lead().filter(Lead::check) {
-                let (role, node, token) = (ROLE.to_owned(), name.clone(), lead.token().0);
+                let (role, node, token) = (ROLE.to_owned(), name.clone(), lead.token().get());
                 self.beats.push(Beat { t, role, node, token, pid: u32::try_from(nth).expect("few nodes") });
             }
         }

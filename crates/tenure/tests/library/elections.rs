@@ -36,7 +36,7 @@ async fn one_of_three_leads_and_the_next_takes_over_when_it_stops() {
     for node in &nodes {
         candidates.push(node.candidate("scheduler").await.unwrap());
     }
-    let mut last = tenure::Token(0);
+    let mut last = tenure::Token::new(0);
     for _ in 0..3 {
         let elections: Vec<_> = candidates.iter().map(|candidate| Box::pin(candidate.elected())).collect();
         let (tenure, index, _) = soon(futures_util::future::select_all(elections)).await;

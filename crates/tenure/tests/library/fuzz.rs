@@ -46,7 +46,7 @@ const KINDS: [Kind; 6] =
     [Kind::Node, Kind::Role, Kind::RoleControl, Kind::NodeControl, Kind::Task, Kind::History];
 
 fn read_as(kind: Kind, text: &str) {
-    let key = Key::Named(Epoch(1), kind, Name::new("a").unwrap());
+    let key = Key::Named(Epoch::new(1), kind, Name::new("a").unwrap());
     let value = Value { json: text.into(), token: None };
     let _ = value.to_record(&key);
 }

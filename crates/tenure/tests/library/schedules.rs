@@ -143,7 +143,7 @@ async fn ticks_are_run_and_entered_under_the_token() {
     for run in record.runs.iter().filter(|run| run.state == RunState::Succeeded) {
         assert_eq!((run.node.as_str(), run.token, run.attempts), ("a", record.token, 1));
         assert!(notes.0.lock().unwrap().contains_key(&(run.tick, run.token)), "{run:?}");
-        assert_eq!(run.tick.0 % 100_000, 0);
+        assert_eq!(run.tick.as_micros() % 100_000, 0);
     }
     soon(node.stop()).await;
     soon(leading).await.unwrap();
@@ -166,7 +166,8 @@ async fn the_next_leader_goes_on_where_the_last_one_stopped() {
     soon(second).await.unwrap();
     notes.assert_once();
     let record = place.record().await.unwrap();
-    let row = |run: &RunRecord| (run.tick.0..=run.to.unwrap_or(run.tick).0).step_by(100_000);
+    let row =
+        |run: &RunRecord| (run.tick.as_micros()..=run.to.unwrap_or(run.tick).as_micros()).step_by(100_000);
     let mut sorted: Vec<u64> = record.runs.iter().flat_map(row).collect();
     sorted.sort_unstable();
     assert!(sorted.windows(2).all(|pair| pair[1] - pair[0] == 100_000), "none is lacking: {sorted:?}");
@@ -191,7 +192,7 @@ async fn what_nobody_could_start_is_missed_and_the_newest_are_caught_up() {
     tokio::time::sleep(10 * OFTEN).await;
     let (b, _second) = place.leads("b", notes.task(settings())).await;
     let missed = place.until_run(|run| run.state == RunState::Missed && run.node.as_str() == "b").await;
-    assert_eq!(missed.tick.0, before.tick.0 + 100_000, "from the first that was not run");
+    assert_eq!(missed.tick.as_micros(), before.tick.as_micros() + 100_000, "from the first that was not run");
     assert!(missed.count >= 5 && missed.why.contains("in time"), "{missed:?}");
     let caught = place.until(|record| record.totals.late >= 2).await;
     assert!(caught.totals.missed >= missed.count);
@@ -524,7 +525,7 @@ async fn in_the_shadow_it_elects_and_records_and_runs_nothing() {
     let leading = tokio::spawn(async move { group.lead(stand).await });
     let record = place.until(|record| record.totals.skipped >= 3).await;
     assert!(record.runs.iter().all(|run| run.why.contains("shadow")), "{record:#?}");
-    assert!(record.token > Token(0), "there was an election");
+    assert!(record.token > Token::new(0), "there was an election");
     soon(node.stop()).await;
     soon(leading).await.unwrap().unwrap();
     assert_eq!(notes.len(), 0);
@@ -582,7 +583,7 @@ async fn a_task_that_moves_to_another_role_takes_its_past_along() {
             record.role == Some(name(role)) && record.runs.iter().filter(new).count() >= 2
         });
         let record = found.await;
-        assert_eq!(record.token > Token(5), role == "old", "{record:?}");
+        assert_eq!(record.token > Token::new(5), role == "old", "{record:?}");
         assert!(record.totals.runs >= 2);
         leading.abort();
         let _ = leading.await;
@@ -603,14 +604,15 @@ async fn what_cannot_be_read_is_left_alone() {
     let space = name("default");
     let cluster = Query { keys: vec![tenure::store::Key::Cluster], kinds: Vec::new() };
     let cluster = place.store.read(&space, &cluster).await.unwrap().remove(0);
-    let epoch =
-        tenure::store::Epoch(cluster.value.parse::<serde_json::Value>().unwrap()["epoch"].as_u64().unwrap());
+    let epoch = tenure::store::Epoch::new(
+        cluster.value.parse::<serde_json::Value>().unwrap()["epoch"].as_u64().unwrap(),
+    );
     let ledgers = Query { keys: Vec::new(), kinds: vec![(epoch, Kind::Task)] };
     let found = place.store.read(&space, &ledgers).await.unwrap().remove(0);
     let mut newer: serde_json::Value = found.value.parse().unwrap();
     newer["form"] = 99.into();
     let value = tenure::store::Value::of(&newer, found.value.token);
-    let put = Some((tenure::store::Version(77), value.clone()));
+    let put = Some((tenure::store::Version::new(77), value.clone()));
     let write = tenure::store::Write {
         key: found.key,
         expect: Some(found.version),

@@ -6,11 +6,11 @@ use tenure::schedule::Recurrence;
 
 fn wall(text: &str) -> Timestamp {
     let time: jiff::Timestamp = text.parse().unwrap_or_else(|error| panic!("{text}: {error}"));
-    Timestamp(u64::try_from(time.as_microsecond()).unwrap())
+    Timestamp::from_micros(u64::try_from(time.as_microsecond()).unwrap())
 }
 
 fn text(wall: Timestamp) -> String {
-    jiff::Timestamp::from_microsecond(i64::try_from(wall.0).unwrap()).unwrap().to_string()
+    jiff::Timestamp::from_microsecond(i64::try_from(wall.as_micros()).unwrap()).unwrap().to_string()
 }
 
 /// The next ticks of an expression after a moment, in UTC.
@@ -187,13 +187,13 @@ proptest! {
         within in 0.0..1.0_f64,
     ) {
         let when = Recurrence::cron(EXPRESSIONS[expression], ZONES[zone]).unwrap();
-        let next = when.next(Timestamp(after)).unwrap();
-        prop_assert!(next.0 > after);
-        prop_assert_eq!(next.0 % 1_000_000, 0, "ticks are whole seconds");
+        let next = when.next(Timestamp::from_micros(after)).unwrap();
+        prop_assert!(next.as_micros() > after);
+        prop_assert_eq!(next.as_micros() % 1_000_000, 0, "ticks are whole seconds");
         #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, clippy::cast_precision_loss)]
-        let between = after + ((next.0 - after - 1) as f64 * within) as u64;
-        prop_assert_eq!(when.next(Timestamp(between)).unwrap(), next);
-        prop_assert_eq!(when.next(Timestamp(next.0 - 1)).unwrap(), next);
+        let between = after + ((next.as_micros() - after - 1) as f64 * within) as u64;
+        prop_assert_eq!(when.next(Timestamp::from_micros(between)).unwrap(), next);
+        prop_assert_eq!(when.next(Timestamp::from_micros(next.as_micros() - 1)).unwrap(), next);
         prop_assert!(when.next(next).unwrap() > next);
     }
 
@@ -215,12 +215,12 @@ proptest! {
         ];
         let (zone, at) = changes[change];
         let when = Recurrence::cron(EXPRESSIONS[expression], zone).unwrap();
-        let after = wall(at).0 + 10_000_000_000 - before;
-        let next = when.next(Timestamp(after)).unwrap();
-        prop_assert!(next.0 > after);
+        let after = wall(at).as_micros() + 10_000_000_000 - before;
+        let next = when.next(Timestamp::from_micros(after)).unwrap();
+        prop_assert!(next.as_micros() > after);
         #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, clippy::cast_precision_loss)]
-        let between = after + ((next.0 - after - 1) as f64 * within) as u64;
-        prop_assert_eq!(when.next(Timestamp(between)).unwrap(), next, "{} in {}", EXPRESSIONS[expression], zone);
+        let between = after + ((next.as_micros() - after - 1) as f64 * within) as u64;
+        prop_assert_eq!(when.next(Timestamp::from_micros(between)).unwrap(), next, "{} in {}", EXPRESSIONS[expression], zone);
     }
 
     #[test]
@@ -229,8 +229,8 @@ proptest! {
         after in 0..2_000_000_000_000_000_u64,
     ) {
         let when = Recurrence::every(std::time::Duration::from_millis(millis)).unwrap();
-        let next = when.next(Timestamp(after)).unwrap();
-        prop_assert!(next.0 > after && next.0 - after <= millis * 1000);
-        prop_assert_eq!(next.0 % (millis * 1000), 0);
+        let next = when.next(Timestamp::from_micros(after)).unwrap();
+        prop_assert!(next.as_micros() > after && next.as_micros() - after <= millis * 1000);
+        prop_assert_eq!(next.as_micros() % (millis * 1000), 0);
     }
 }

@@ -107,23 +107,23 @@ fn accounted_for(record: &TaskRecord, rounds: usize) -> BTreeMap<u64, u64> {
     let mut ticks: BTreeMap<u64, usize> = BTreeMap::new();
     let mut started = BTreeMap::new();
     for run in &record.runs {
-        let last = run.to.unwrap_or(run.tick).0;
-        for tick in (run.tick.0..=last).step_by(1_000_000) {
+        let last = run.to.unwrap_or(run.tick).as_micros();
+        for tick in (run.tick.as_micros()..=last).step_by(1_000_000) {
             *ticks.entry(tick).or_default() += 1;
         }
-        let count = (last - run.tick.0) / 1_000_000 + 1;
+        let count = (last - run.tick.as_micros()) / 1_000_000 + 1;
         assert_eq!(count, run.count, "{run:?}");
         if run.state.was_started() {
-            started.insert(run.tick.0, run.token.0);
+            started.insert(run.tick.as_micros(), run.token.get());
         }
     }
     for tick in &record.owed {
-        *ticks.entry(tick.0).or_default() += 1;
+        *ticks.entry(tick.as_micros()).or_default() += 1;
     }
     let doubled: Vec<_> = ticks.iter().filter(|(_, times)| **times != 1).collect();
     assert!(doubled.is_empty(), "in the ledger more than once: {doubled:?} of {record:#?}");
     let (first, last) = (*ticks.keys().next().unwrap(), *ticks.keys().next_back().unwrap());
-    assert_eq!(last, record.tick.0);
+    assert_eq!(last, record.tick.as_micros());
     let lost: Vec<u64> = (first..=last).step_by(1_000_000).filter(|tick| !ticks.contains_key(tick)).collect();
     assert!(lost.is_empty(), "lost: {lost:?} of {record:#?}");
     assert!(started.len() > rounds, "it ran at all");
@@ -168,14 +168,14 @@ impl Stage {
 
     /// Waits until two more runs have succeeded in one tenure later than that one; on which node, under which token.
     async fn runs_after(&self, token: u64) -> (String, u64) {
-        let seen = self.record().await.map_or(0, |record| record.tick.0);
+        let seen = self.record().await.map_or(0, |record| record.tick.as_micros());
         let begun = Instant::now();
         loop {
             let record = self.record().await;
             let runs = record.iter().flat_map(|record| &record.runs);
             let mut per_tenure: BTreeMap<u64, (usize, String)> = BTreeMap::new();
-            for run in runs.filter(|run| run.state == RunState::Succeeded && run.tick.0 > seen) {
-                per_tenure.entry(run.token.0).or_insert((0, run.node.to_string())).0 += 1;
+            for run in runs.filter(|run| run.state == RunState::Succeeded && run.tick.as_micros() > seen) {
+                per_tenure.entry(run.token.get()).or_insert((0, run.node.to_string())).0 += 1;
             }
             // A tenure that is over already does not count.
             if let Some((found, (count, node))) = per_tenure.pop_last()
@@ -193,7 +193,7 @@ impl Stage {
     fn judge(&self, record: &TaskRecord, started: &BTreeMap<u64, u64>) {
         WitnessVerdict::of_beats(&witness::read(self.dir.path()).unwrap()).assert_sound();
         // Of a long story the ledger has the end only.
-        let kept = record.runs.iter().map(|run| run.tick.0).min().unwrap_or_default();
+        let kept = record.runs.iter().map(|run| run.tick.as_micros()).min().unwrap_or_default();
         let mut begun = BTreeSet::new();
         for line in lines(self.dir.path(), "runs") {
             let (tick, token) = line.split_once(' ').unwrap();
@@ -206,7 +206,7 @@ impl Stage {
             );
         }
         for run in record.runs.iter().filter(|run| run.state == RunState::Succeeded) {
-            assert!(begun.contains(&run.tick.0), "{run:?} was never started");
+            assert!(begun.contains(&run.tick.as_micros()), "{run:?} was never started");
         }
     }
 }
@@ -289,10 +289,10 @@ async fn play(part: &serde_json::Value) {
 /// One run: says that it was started, and beats while it may be relied on.
 async fn work(run: RunContext, dir: PathBuf) -> Result<(), std::io::Error> {
     let pid = std::process::id();
-    append(&dir.join(format!("{pid}.runs")), &format!("{} {}", run.tick().0, run.token().0))?;
+    append(&dir.join(format!("{pid}.runs")), &format!("{} {}", run.tick().as_micros(), run.token().get()))?;
     for _ in 0..10 {
         let (role, node) = (TASK.to_owned(), run.node().name().to_string());
-        let beat = Beat { t: witness::now(), role, node, token: run.token().0, pid };
+        let beat = Beat { t: witness::now(), role, node, token: run.token().get(), pid };
         if !run.check() {
             return Ok(());
         }

@@ -101,7 +101,7 @@ async fn a_ledger_that_is_refused_for_a_while_loses_no_tick_and_no_end() {
     let after = until(&operator, |record| record.totals.runs >= 4).await;
     let end = after.runs.iter().find(|run| run.tick == first).expect("the first run is on record");
     assert_eq!(end.state, RunState::Succeeded, "{after:#?}");
-    let ticks = (after.tick.0 - first.0) / 100_000 + 1;
+    let ticks = (after.tick.as_micros() - first.as_micros()) / 100_000 + 1;
     let known = after.totals.runs + after.totals.missed + after.totals.skipped - before.totals.skipped;
     assert_eq!(known + after.owed.len() as u64, ticks, "{after:#?}");
     tokio::time::timeout(PATIENCE, node.stop()).await.expect("it stops");

@@ -55,7 +55,7 @@ async fn work(candidate: &Candidate, url: &str, line: &str) -> u64 {
             && write(&mut tx, line).await.is_ok()
             && tx.commit().await.is_ok()
         {
-            return tenure.token().0;
+            return tenure.token().get();
         }
     }
 }

@@ -36,11 +36,11 @@ fn space() -> Name {
 }
 
 fn write() -> Write {
-    let key = Key::Named(Epoch(1), Kind::Node, Name::new("a").unwrap());
+    let key = Key::Named(Epoch::new(1), Kind::Node, Name::new("a").unwrap());
     Write {
         key,
         expect: None,
-        put: Some((Version(1), Value::of(&1, None))),
+        put: Some((Version::new(1), Value::of(&1, None))),
         notify: true,
         requires_lock: false,
     }

@@ -132,7 +132,7 @@ impl Flawed {
 
     fn bend_value(&self, version: &mut Version, value: &mut Value) {
         match self.flaw {
-            Flaw::ReplacesVersions => version.0 &= u128::from(u64::MAX),
+            Flaw::ReplacesVersions => *version = Version::new(version.get() & u128::from(u64::MAX)),
             Flaw::NormalisesValues => {
                 *value = Value::of(&value.parse::<serde_json::Value>().unwrap(), value.token)
             }
@@ -216,7 +216,7 @@ impl Store for Flawed {
         query.keys = query.keys.iter().map(|key| self.inward(key)).collect();
         if self.flaw == Flaw::EmptyIsAll && query == Query::default() {
             query.kinds =
-                Kind::ALL.map(|kind| (tenure::store::Epoch(18_000_000_000_000_000_001), kind)).to_vec();
+                Kind::ALL.map(|kind| (tenure::store::Epoch::new(18_000_000_000_000_000_001), kind)).to_vec();
         }
         let mut found = self.inner.read(namespace, &query).await?;
         if self.flaw == Flaw::ListsOne && !query.kinds.is_empty() {

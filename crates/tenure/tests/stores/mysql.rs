@@ -282,9 +282,9 @@ async fn an_encrypted_connection_is_verified_by_the_authority_that_was_named() {
 async fn a_replaced_row_cannot_lower_a_token() {
     let server = OneServer::new();
     let (store, space) = (server.store(), name("hands"));
-    let value = tenure::store::Value::of(&7, Some(tenure::Token(7)));
+    let value = tenure::store::Value::of(&7, Some(tenure::Token::new(7)));
     let write =
-        Write { put: Some((tenure::store::Version(1), value)), ..put(&key(Kind::Role, "r"), None, "") };
+        Write { put: Some((tenure::store::Version::new(1), value)), ..put(&key(Kind::Role, "r"), None, "") };
     must(&*store, &space, write.clone()).await;
     let sql = "REPLACE INTO tenure_registers SELECT namespace, epoch, kind, name, version, 1, value, seq FROM \
         tenure_registers";

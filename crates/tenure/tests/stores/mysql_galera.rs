@@ -24,9 +24,9 @@ async fn a_lock_of_another_member_is_no_evidence() {
         until_it_works(&**store).await;
     }
     let space = name("elsewhere");
-    let session = SessionId(KernelEntropy.nonce());
+    let session = SessionId::new(KernelEntropy.nonce());
     let lock = owner.liveness().acquire_lock(&space, session, Takeover::OnDisconnect).await.unwrap().unwrap();
-    let own = SessionId(KernelEntropy.nonce());
+    let own = SessionId::new(KernelEntropy.nonce());
     let there = store(&members[1]);
     let named = there.liveness().acquire_lock(&space, own, Takeover::OnDisconnect).await.unwrap().unwrap();
     let (mut here, mut elsewhere) = (watcher.watch(&space), stranger.watch(&space));

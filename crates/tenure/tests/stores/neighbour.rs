@@ -83,7 +83,7 @@ impl Place for OnPostgres {
     }
 
     fn forms(&self, Entry { key, version, value }: &Entry) -> Vec<String> {
-        let place = format!("default\n{}\n{}\n{}", key.epoch().0, key.kind().as_str(), key.name());
+        let place = format!("default\n{}\n{}\n{}", key.epoch().get(), key.kind().as_str(), key.name());
         let token = value.token.map(|token| token.to_string()).unwrap_or_default();
         vec![format!("{place}\n{version}\n{token}\n{}", value.json), place]
     }
@@ -131,8 +131,9 @@ impl Place for OnRedis {
     }
 
     fn forms(&self, Entry { key, version, value }: &Entry) -> Vec<String> {
-        let place = format!("tenure:{{default}}:{}:{} {}", key.epoch().0, key.kind().as_str(), key.name());
-        let token = value.token.map_or("-".repeat(16), |token| format!("{:016}", token.0));
+        let place =
+            format!("tenure:{{default}}:{}:{} {}", key.epoch().get(), key.kind().as_str(), key.name());
+        let token = value.token.map_or("-".repeat(16), |token| format!("{:016}", token.get()));
         vec![format!("{place} {version} {token} {}", value.json), place]
     }
 }
@@ -218,7 +219,7 @@ impl Stage {
         let store = &self.counted.inner;
         let cluster = get(&**store, &name("default"), &Key::Cluster).await.unwrap();
         let cluster: serde_json::Value = serde_json::from_str(&cluster.value.json).unwrap();
-        let epoch = Epoch(cluster["epoch"].as_u64().unwrap());
+        let epoch = Epoch::new(cluster["epoch"].as_u64().unwrap());
         let key = Key::Named(epoch, Kind::Role, name("job"));
         get(&**store, &name("default"), &key).await.unwrap()
     }
@@ -229,7 +230,7 @@ fn forged(real: &Entry, token: u64, holder: serde_json::Value) -> Entry {
     let mut record: serde_json::Value = serde_json::from_str(&real.value.json).unwrap();
     record["token"] = token.into();
     record["holder"] = holder;
-    Entry { value: Value::of(&record, Some(Token(token))), ..real.clone() }
+    Entry { value: Value::of(&record, Some(Token::new(token))), ..real.clone() }
 }
 
 /// It heard every register that is notified, and so learnt the version of a role's register.
@@ -264,8 +265,9 @@ async fn deposes_nobody<P: Place>() {
     let (stage, tenure) = stage(&place).await;
     let real = stage.register().await;
     let stranger = serde_json::json!({"session": "00000000000000000000000000000007", "node": "nobody"});
-    let unknown = Entry { version: tenure::store::Version(7), ..forged(&real, stage.token.0 + 1, stranger) };
-    let vacant = forged(&real, Token::MAX.0 - 3, serde_json::Value::Null);
+    let unknown =
+        Entry { version: tenure::store::Version::new(7), ..forged(&real, stage.token.get() + 1, stranger) };
+    let vacant = forged(&real, Token::MAX.get() - 3, serde_json::Value::Null);
     for lie in [unknown, vacant] {
         place.shout(place.forms(&lie)).await;
     }
@@ -275,7 +277,7 @@ async fn deposes_nobody<P: Place>() {
     stage.leader.resign();
     drop(tenure);
     let next = soon(stage.standby.elected()).await.expect("the standby follows");
-    assert_eq!(next.token(), Token(stage.token.0 + 1), "the forged token was learnt by nobody");
+    assert_eq!(next.token(), Token::new(stage.token.get() + 1), "the forged token was learnt by nobody");
 }
 
 /// Registers that there are and that there are not, of every kind, again and again.
@@ -313,7 +315,7 @@ async fn a_flood_costs_few_reads<P: Place>() {
     stage.leader.resign();
     drop(tenure);
     let next = soon(stage.standby.elected()).await.expect("the standby follows");
-    assert_eq!(next.token(), Token(stage.token.0 + 1));
+    assert_eq!(next.token(), Token::new(stage.token.get() + 1));
 }
 
 macro_rules! neighbour {
@@ -395,8 +397,8 @@ async fn works(store: &dyn Store) -> String {
 async fn a_lock_that_a_neighbour_took_proves_no_connection() {
     let (server, app, stranger) = two_schemas().await;
     let (admin, store, space) = (server.admin().await, open(&app).unwrap(), name("locks"));
-    let session = SessionId(7);
-    let key = Key::Session(Epoch(5), session);
+    let session = SessionId::new(7);
+    let key = Key::Session(Epoch::new(5), session);
     store.liveness().acquire_lock(&space, session, Takeover::OnDisconnect).await.unwrap().expect("a lock");
     let beat = |expect| Write { requires_lock: true, ..crate::server_kit::put(&key, expect, "beat") };
     let first = crate::server_kit::must(&*store, &space, beat(None)).await;

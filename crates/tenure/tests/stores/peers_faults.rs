@@ -43,7 +43,9 @@ async fn bother(store: Arc<dyn Store>, notes: Arc<Notes>, stop: Arc<AtomicBool>,
         write.notify = false;
         let seen = match store.write(&space(), &[write]).await.map(|mut outcomes| outcomes.remove(0)) {
             Ok(Outcome::Applied) => SetOutcome::Applied,
-            Ok(Outcome::Conflict(entry)) => SetOutcome::Conflict(entry.map(|entry| entry.version.0 as u64)),
+            Ok(Outcome::Conflict(entry)) => {
+                SetOutcome::Conflict(entry.map(|entry| entry.version.get() as u64))
+            }
             Ok(Outcome::Failed(error)) | Err(error) if error.fate() == Fate::NotApplied => SetOutcome::Never,
             _ => SetOutcome::Unknown,
         };
@@ -123,7 +125,7 @@ async fn a_request_that_members_have_forgotten_is_not_carried_out_again() {
     let query = Query { keys: vec![key("x")], kinds: Vec::new() };
     ask();
     let made = member.read(&fuzz, &query).await.unwrap();
-    assert_eq!(made[0].version, Version(9));
+    assert_eq!(made[0].version, Version::new(9));
     let delete = Write { put: None, ..put("x", Some(9), 0) };
     assert!(matches!(member.write(&fuzz, &[delete]).await.unwrap()[..], [Outcome::Applied]));
     for _ in 0..40 {

@@ -37,7 +37,7 @@ async fn count(url: String, name: String, mut at: u128, stop: Instant) -> (u128,
         let write = put(&name, (at > 0).then_some(at), tried);
         match store.write(&space(), &[write]).await.map(|mut outcomes| outcomes.remove(0)) {
             Ok(Outcome::Applied) => at = tried,
-            Ok(Outcome::Conflict(Some(found))) if found.version.0 == tried => at = tried,
+            Ok(Outcome::Conflict(Some(found))) if found.version.get() == tried => at = tried,
             _ => break,
         }
     }

@@ -67,7 +67,7 @@ impl Vandal {
     async fn strike(&mut self) {
         let key = self.key();
         let value = self.value(key.kind());
-        put(&self.store, key, &value, self.dice.roll().is_multiple_of(4).then_some(Token(1))).await;
+        put(&self.store, key, &value, self.dice.roll().is_multiple_of(4).then_some(Token::new(1))).await;
     }
 
     /// Registers of strangers, and those of healthy roles that no election needs.
@@ -77,7 +77,7 @@ impl Vandal {
         let kinds = [&kinds[..], &[Kind::Task, Kind::History, Kind::Audit, Kind::Alert]].concat();
         let stranger = format!("stranger-{}", self.dice.below(6));
         match self.dice.pick(&kinds) {
-            Kind::Session => Key::Session(self.epoch, SessionId(self.dice.below(6) as u128 + 1)),
+            Kind::Session => Key::Session(self.epoch, SessionId::new(self.dice.below(6) as u128 + 1)),
             Kind::Audit => Key::Named(self.epoch, Kind::Audit, name("operators")),
             kind @ (Kind::History | Kind::Task | Kind::Alert) => {
                 let chosen = self.dice.pick(&[stranger.as_str(), ROLES[0]]);
@@ -102,7 +102,7 @@ async fn epoch(store: &SharedStore) -> Epoch {
         let query = Query { keys: vec![Key::Cluster], kinds: Vec::new() };
         let found = store.read(&space(), &query).await.unwrap();
         if let Some(entry) = found.first() {
-            return Epoch(entry.value.parse::<Json>().unwrap()["epoch"].as_u64().unwrap());
+            return Epoch::new(entry.value.parse::<Json>().unwrap()["epoch"].as_u64().unwrap());
         }
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
@@ -117,7 +117,7 @@ async fn read(store: &SharedStore, key: &Key) -> Option<Entry> {
 async fn put(store: &SharedStore, key: Key, json: &str, token: Option<Token>) {
     let expect = read(store, &key).await.map(|entry| entry.version);
     let value = Value { token, json: json.into() };
-    let version = Version(u128::from(rand()) << 64 | u128::from(rand()));
+    let version = Version::new(u128::from(rand()) << 64 | u128::from(rand()));
     let write = Write { key, expect, put: Some((version, value)), notify: true, requires_lock: false };
     let _ = store.write(&space(), &[write]).await.unwrap();
 }
@@ -340,7 +340,7 @@ async fn a_session_that_lasts_for_ever_is_told_of_once_and_harms_nobody() {
     });
     let mut told = std::pin::pin!(told);
     let mut vandal = Vandal::new(store.clone(), 0).await;
-    let key = Key::Session(vandal.epoch, SessionId(7));
+    let key = Key::Session(vandal.epoch, SessionId::new(7));
     let mut session = specimen(Kind::Session, &mut vandal.dice);
     session["ttl"] = json!(u64::MAX);
     put(&store, key.clone(), &session.to_string(), None).await;

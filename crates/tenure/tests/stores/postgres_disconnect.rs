@@ -94,7 +94,7 @@ async fn locks_are_neither_leaked_nor_taken_twice() {
     let server = OneServer::new();
     let (admin, space) = (server.admin().await, name("locks"));
     let store = handle(&server, "holder");
-    let sessions: Vec<SessionId> = (0..20).map(|_| SessionId(KernelEntropy.nonce())).collect();
+    let sessions: Vec<SessionId> = (0..20).map(|_| SessionId::new(KernelEntropy.nonce())).collect();
     for session in &sessions {
         let lock = store.liveness().acquire_lock(&space, *session, Takeover::OnDisconnect).await.unwrap();
         assert!(lock.is_some_and(|lock| lock.connection));
@@ -164,9 +164,9 @@ async fn a_lock_of_another_server_is_no_evidence() {
     let (server, other) = (OneServer::new(), OneServer::new());
     let (owner, watcher, stranger, space) =
         (server.store(), server.store(), other.store(), name("elsewhere"));
-    let session = SessionId(KernelEntropy.nonce());
+    let session = SessionId::new(KernelEntropy.nonce());
     let lock = owner.liveness().acquire_lock(&space, session, Takeover::OnDisconnect).await.unwrap().unwrap();
-    let own = SessionId(KernelEntropy.nonce());
+    let own = SessionId::new(KernelEntropy.nonce());
     let there = other.store();
     let named = there.liveness().acquire_lock(&space, own, Takeover::OnDisconnect).await.unwrap().unwrap();
     let (mut here, mut elsewhere) = (watcher.watch(&space), stranger.watch(&space));

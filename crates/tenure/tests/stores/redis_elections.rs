@@ -81,7 +81,7 @@ async fn a_server_without_persistence_elects_after_a_quarantine_and_says_why() {
     let mut alarms = nodes[0].0.events();
     let (tenure, _) = elected(&nodes).await;
     let token = tenure.token();
-    assert!(token.0 > 1_000_000_000_000_000, "the wall clock is a floor for tokens: {token}");
+    assert!(token.get() > 1_000_000_000_000_000, "the wall clock is a floor for tokens: {token}");
     let port = server.port();
     let _server = start_in(server.crash(), port, FORGETFUL);
     let held = soon(tenure.hold(|_| std::future::pending::<()>())).await;

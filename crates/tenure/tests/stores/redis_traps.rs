@@ -65,7 +65,7 @@ fn forgot(signals: &[Signal]) -> bool {
 
 fn role(token: u64, expect: Option<Version>) -> Write {
     let key = Key::Named(EPOCH, Kind::Role, Name::new("r").unwrap());
-    let value = Value::of(&token, Some(Token(token)));
+    let value = Value::of(&token, Some(Token::new(token)));
     Write {
         put: Some((put(&key, None, 0).put.unwrap().0, value)),
         key,
@@ -157,14 +157,15 @@ async fn tokens_are_exact_up_to_the_last_one() {
     let (server, space) = (start(FORGETFUL), fresh_space());
     let store = open(&server, "");
     let mut expect = None;
-    for token in [9, 10, 1_763_230_000_123_456, 1_763_230_000_123_457, Token::MAX.0 - 1, Token::MAX.0] {
+    for token in [9, 10, 1_763_230_000_123_456, 1_763_230_000_123_457, Token::MAX.get() - 1, Token::MAX.get()]
+    {
         let version = must(&store, &space, &role(token, expect)).await;
         let lower = error_of(&store, &space, &role(token - 1, Some(version))).await;
         assert_eq!((lower.fate(), lower.retry()), (Fate::NotApplied, Retry::Never), "{lower}");
         assert!(lower.to_string().contains(&token.to_string()), "{lower}");
         expect = Some(version);
     }
-    let beyond = error_of(&store, &space, &role(Token::MAX.0 + 1, expect)).await;
+    let beyond = error_of(&store, &space, &role(Token::MAX.get() + 1, expect)).await;
     assert_eq!(beyond.fate(), Fate::NotApplied);
 }
 
@@ -300,7 +301,7 @@ async fn what_is_not_ours_is_left_alone() {
     assert_eq!((error.fate(), error.retry()), (Fate::NotApplied, Retry::Never));
     assert!(error.to_string().contains("another version"), "{error}");
     command(server.address(), &["DEL", &marker]);
-    let hash = format!("tenure:{{{space}}}:{}:node", EPOCH.0);
+    let hash = format!("tenure:{{{space}}}:{}:node", EPOCH.get());
     command(server.address(), &["SET", &hash, "mine"]);
     let error = error_of(&store, &space, &put(&node("a"), None, 1)).await;
     assert_eq!(error.fate(), Fate::NotApplied);
@@ -366,7 +367,7 @@ async fn a_field_that_is_no_register_harms_no_other() {
     let server = start(DURABLE);
     let (store, space) = (open(&server, ""), fresh_space());
     must(&store, &space, &put(&node("sound"), None, 1)).await;
-    let hash = format!("tenure:{{{space}}}:{}:node", EPOCH.0);
+    let hash = format!("tenure:{{{space}}}:{}:node", EPOCH.get());
     for (field, value) in [("garbage", "garbage"), ("no name!", "x"), ("half", &"0".repeat(40))] {
         command(server.address(), &["HSET", &hash, field, value]);
     }

@@ -45,7 +45,7 @@ async fn postgres_rights_are_enough_for_elections_and_fences() {
     let mut client = <tokio_postgres::Client as Client>::connect(&url).await;
     let shown =
         "SELECT token FROM tenure_leaders WHERE role = 'scheduler' AND node = 'web-1' AND since <= now()";
-    assert_eq!(client.number(shown).await.cast_unsigned(), tenure.token().0);
+    assert_eq!(client.number(shown).await.cast_unsigned(), tenure.token().get());
     let mut tx = client.transaction().await.unwrap();
     tenure.fence(&mut tx, "ledger").await.unwrap();
     tx.commit().await.unwrap();
@@ -81,7 +81,7 @@ async fn mysql_rights_are_enough_for_elections_and_fences() {
     let (node, tenure) = elections(&url).await;
     let mut client = <mysql_async::Conn as Client>::connect(&url).await;
     let shown = "SELECT token FROM tenure_leaders WHERE role = 'scheduler' AND node = 'web-1'";
-    assert_eq!(client.number(shown).await.cast_unsigned(), tenure.token().0);
+    assert_eq!(client.number(shown).await.cast_unsigned(), tenure.token().get());
     let mut tx = client.begin().await;
     tenure.fence(&mut tx, "ledger").await.unwrap();
     tx.commit().await.unwrap();
@@ -116,7 +116,7 @@ async fn redis_rights_are_enough_for_elections_and_fences() {
         .query_async::<Vec<String>>(&mut redis)
         .await
         .unwrap();
-    let line = format!("scheduler web-1 {} ", tenure.token().0);
+    let line = format!("scheduler web-1 {} ", tenure.token().get());
     assert!(show.len() == 1 && show[0].starts_with(&line), "{show:?}");
     drop(tenure);
     soon(node.stop()).await;

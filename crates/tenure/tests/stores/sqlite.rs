@@ -86,7 +86,7 @@ async fn what_a_killed_process_wrote_is_there() {
 
 #[tokio::test]
 async fn a_lock_passed_on_outlives_the_release_and_a_crash_leaves_its_file_until_swept() {
-    let (file, session, space) = (OneFile::new(), SessionId(77), fresh_space());
+    let (file, session, space) = (OneFile::new(), SessionId::new(77), fresh_space());
     let mut child = Child::start(&file.path(), Task::Hold(session));
     let id = child.line();
     let lock = file.0.path().join("tenure.db-locks").join(format!("{session}.lock"));
@@ -96,11 +96,11 @@ async fn a_lock_passed_on_outlives_the_release_and_a_crash_leaves_its_file_until
     let store = Sqlite::open(file.path()).unwrap();
     assert!(lock.exists(), "the session may still be live");
     let over = Value::of(&serde_json::json!({ "state": "expelled" }), None);
-    let key = Key::Session(tenure::store::Epoch(3), session);
+    let key = Key::Session(tenure::store::Epoch::new(3), session);
     let write = Write {
         key,
         expect: None,
-        put: Some((tenure::store::Version(1), over)),
+        put: Some((tenure::store::Version::new(1), over)),
         notify: false,
         requires_lock: false,
     };
@@ -116,7 +116,7 @@ async fn a_lock_passed_on_outlives_the_release_and_a_crash_leaves_its_file_until
 
 #[tokio::test]
 async fn a_duplicate_of_the_lock_holds_it() {
-    let (file, session, space) = (OneFile::new(), SessionId(78), fresh_space());
+    let (file, session, space) = (OneFile::new(), SessionId::new(78), fresh_space());
     let (owner, watcher) =
         (Sqlite::open(file.path()).unwrap().covers_work(false), Sqlite::open(file.path()).unwrap());
     let mut watch = watcher.watch(&space);
@@ -218,13 +218,13 @@ fn replace(file: &OneFile) {
 async fn whoever_comes_after_a_file_was_replaced_is_told_that_the_store_forgot() {
     let (file, space) = (OneFile::new(), fresh_space());
     let survivor = Sqlite::open(file.path()).unwrap();
-    survivor.liveness().acquire_lock(&space, SessionId(5), Takeover::Strict).await.unwrap();
+    survivor.liveness().acquire_lock(&space, SessionId::new(5), Takeover::Strict).await.unwrap();
     replace(&file);
     let newcomer = Sqlite::open(file.path()).unwrap();
     let mut watch = newcomer.watch(&space);
     newcomer.describe().await.unwrap();
     assert!(matches!(answer(&mut watch).await, Some(Signal::Forgot)));
-    survivor.liveness().release_lock(&space, SessionId(5));
+    survivor.liveness().release_lock(&space, SessionId::new(5));
     let later = Sqlite::open(file.path()).unwrap();
     let mut watch = later.watch(&space);
     newcomer.write(&space, &[put(&node("a"), None, 1)]).await.unwrap();
@@ -257,15 +257,15 @@ async fn a_file_replaced_under_a_leader_never_makes_two() {
 async fn a_process_of_another_pid_namespace_on_the_file_is_told() {
     let file = OneFile::new();
     let store = Sqlite::open(file.path()).unwrap();
-    store.liveness().acquire_lock(&fresh_space(), SessionId(5), Takeover::Strict).await.unwrap();
-    let lock = file.0.path().join(format!("tenure.db-locks/{}.lock", SessionId(5)));
+    store.liveness().acquire_lock(&fresh_space(), SessionId::new(5), Takeover::Strict).await.unwrap();
+    let lock = file.0.path().join(format!("tenure.db-locks/{}.lock", SessionId::new(5)));
     let own = std::fs::read_link("/proc/self/ns/pid").unwrap().display().to_string();
     for (namespace, told) in [(own.as_str(), false), ("pid:[1]", true)] {
         std::fs::write(&lock, format!("5000\n{namespace}\n")).unwrap();
         let remarks = store.describe().await.unwrap().remarks;
         assert_eq!(remarks.iter().any(|remark| remark.contains("PID namespace")), told, "{remarks:?}");
     }
-    store.liveness().release_lock(&fresh_space(), SessionId(5));
+    store.liveness().release_lock(&fresh_space(), SessionId::new(5));
     assert_eq!(store.describe().await.unwrap().remarks, [""; 0]);
 }
 
@@ -273,7 +273,7 @@ async fn a_process_of_another_pid_namespace_on_the_file_is_told() {
 #[tokio::test]
 async fn after_a_file_was_replaced_the_longest_lease_of_those_who_knew_it_is_waited_for() {
     let (file, space) = (OneFile::new(), Name::new("default").unwrap());
-    let (survivor, session) = (Sqlite::open(file.path()).unwrap(), SessionId(5));
+    let (survivor, session) = (Sqlite::open(file.path()).unwrap(), SessionId::new(5));
     survivor.liveness().acquire_lock(&space, session, Takeover::Strict).await.unwrap();
     let lease = std::time::Duration::from_secs(4);
     let record = tenure_core::record::Session {
@@ -288,9 +288,9 @@ async fn after_a_file_was_replaced_the_longest_lease_of_those_who_knew_it_is_wai
         grace: lease / 2,
         liveness_lock: None,
         state: tenure_core::record::SessionState::Live,
-        beat_at: tenure::Timestamp(0),
+        beat_at: tenure::Timestamp::from_micros(0),
     };
-    let open = put(&Key::Session(tenure::store::Epoch(1), session), None, 1);
+    let open = put(&Key::Session(tenure::store::Epoch::new(1), session), None, 1);
     let value = Value::of(&record, None);
     let put = open.put.as_ref().map(|(version, _)| (*version, value));
     survivor.write(&space, &[Write { put, ..open }]).await.unwrap();
@@ -378,7 +378,7 @@ fn opened(file: &std::path::Path, parameter: &str) -> Result<SharedStore, String
 /// The database and what lies beside it, with a session alive.
 async fn modes(file: &OneFile, parameter: &str) -> Vec<(String, u32)> {
     let store = opened(&file.path(), parameter).unwrap();
-    let session = SessionId(7);
+    let session = SessionId::new(7);
     store.liveness().acquire_lock(&fresh_space(), session, Takeover::Strict).await.unwrap();
     store.write(&fresh_space(), &[put(&node("a"), None, 1)]).await.unwrap();
     let beside = |suffix: &str| file.0.path().join(format!("tenure.db{suffix}"));
@@ -473,7 +473,7 @@ async fn what_belongs_to_a_stranger_is_rejected_even_by_root() {
     for given in ["", "-notify", "-locks"] {
         let file = OneFile::new();
         let store = opened(&file.path(), "").unwrap();
-        store.liveness().acquire_lock(&fresh_space(), SessionId(7), Takeover::Strict).await.unwrap();
+        store.liveness().acquire_lock(&fresh_space(), SessionId::new(7), Takeover::Strict).await.unwrap();
         store.close().await;
         let given = file.0.path().join(format!("tenure.db{given}"));
         std::os::unix::fs::chown(&given, Some(65534), None).unwrap();
@@ -498,7 +498,7 @@ async fn members_of_a_group_share_a_file() {
     for (seat, user) in [(1, 65534), (2, 65533), (3, 65534)] {
         assert_eq!(Child::start_as(user, &program, &file, Task::WriteSome(seat)).line(), "done");
     }
-    let mut leader = Child::start_as(65534, &program, &file, Task::Hold(SessionId(7)));
-    let mut standby = Child::start_as(65533, &program, &file, Task::Hold(SessionId(8)));
+    let mut leader = Child::start_as(65534, &program, &file, Task::Hold(SessionId::new(7)));
+    let mut standby = Child::start_as(65533, &program, &file, Task::Hold(SessionId::new(8)));
     assert!(leader.line().starts_with("flock:") && standby.line().starts_with("flock:"));
 }

@@ -91,14 +91,14 @@ async fn a_replica_that_comes_later_weakens_a_store_while_a_leader_leads() {
     let candidate = node.candidate("job").await.unwrap();
     let tenure = soon(candidate.elected()).await.expect("elected");
     let first = tenure.token();
-    assert!(first.0 < 1000, "class B counts: {first}");
+    assert!(first.get() < 1000, "class B counts: {first}");
     follow(&replica, &primary).await;
     let why = weakened(&mut events).await;
     assert!(why.contains("asynchronous replicas"), "{why}");
     assert!(tenure.lead().check(), "nothing was lost");
     drop(tenure);
     let next = soon(candidate.elected()).await.expect("elected").token();
-    assert!(next.0 > 1_700_000_000_000_000, "class C takes the wall clock for a floor: {next}");
+    assert!(next.get() > 1_700_000_000_000_000, "class C takes the wall clock for a floor: {next}");
     soon(node.stop()).await;
 }
 

@@ -44,7 +44,7 @@ impl HintForger {
         let ask = |query: Query| async move { self.store.read(&self.namespace, &query).await.ok() };
         let cluster = ask(Query { keys: vec![Key::Cluster], kinds: Vec::new() }).await?;
         let cluster: serde_json::Value = serde_json::from_str(&cluster.first()?.value.json).ok()?;
-        let epoch = Epoch(cluster["epoch"].as_u64()?);
+        let epoch = Epoch::new(cluster["epoch"].as_u64()?);
         let kinds = [Kind::Session, Kind::Role, Kind::Node, Kind::RoleControl].map(|kind| (epoch, kind));
         let found = ask(Query { keys: Vec::new(), kinds: kinds.to_vec() }).await?;
         Some(found.into_iter().map(|entry| entry.key).collect())
@@ -54,7 +54,7 @@ impl HintForger {
         let real = known.get(random.usize(..known.len().max(1)));
         let mut forge_one = ForgedHint {
             namespace: self.namespace.to_string(),
-            epoch: real.map_or(1, |key| key.epoch().0).to_string(),
+            epoch: real.map_or(1, |key| key.epoch().get()).to_string(),
             kind: real.map_or("role", |key| key.kind().as_str()).to_owned(),
             name: real.map_or_else(|| "role-1".to_owned(), |key| key.name().into_owned()),
         };

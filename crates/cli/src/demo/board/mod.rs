@@ -99,7 +99,7 @@ mod tests {
         say(
             &mut cluster,
             "node-2",
-            MemberMessage::Led { role: name("shard-1"), token: Token(1), at: 6_100 * MS },
+            MemberMessage::Led { role: name("shard-1"), token: Token::new(1), at: 6_100 * MS },
         );
         say(&mut cluster, "node-2", MemberMessage::Lease { until: 11_500 * MS });
         cluster

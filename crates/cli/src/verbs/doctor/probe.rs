@@ -54,11 +54,11 @@ pub(super) async fn probe(store: &SharedStore, url: &str) -> Result<StoreFigures
 
 impl<'a> Scratch<'a> {
     fn new(store: &'a SharedStore) -> Self {
-        let nonce = u128::from(std::process::id()) << 64 | u128::from(Stamp::now().0.0);
-        let session = SessionId(nonce);
+        let nonce = u128::from(std::process::id()) << 64 | u128::from(Stamp::now().0.as_micros());
+        let session = SessionId::new(nonce);
         let namespace =
             Name::new(format!("tenure-doctor-{nonce:x}")).expect("hexadecimal digits make a name");
-        Self { store, namespace, key: Key::Session(Epoch(1), session), session, version: None }
+        Self { store, namespace, key: Key::Session(Epoch::new(1), session), session, version: None }
     }
 
     async fn measure(&mut self, url: &str) -> Result<StoreFigures, StoreError> {
@@ -90,7 +90,7 @@ impl<'a> Scratch<'a> {
 
     /// One compare-and-set.
     async fn write(&mut self, notify: bool) -> Result<(), StoreError> {
-        let next = Version(self.version.map_or(self.session.0, |version| version.0 + 1));
+        let next = Version::new(self.version.map_or(self.session.get(), |version| version.get() + 1));
         let value = Value::of(&serde_json::json!({ "doctor": next.to_string() }), None);
         let write = Write {
             key: self.key.clone(),

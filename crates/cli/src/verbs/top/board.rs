@@ -413,7 +413,7 @@ impl Board {
         frame.render_widget(Line::from(cells.iter().map(span).collect::<Vec<_>>()), row(area, 1));
         let words = |past: &TenureRecord| {
             let end = past.ended.map_or("goes on".to_owned(), |ended| {
-                let held = Duration::from_micros(ended.0.saturating_sub(past.began.0));
+                let held = Duration::from_micros(ended.as_micros().saturating_sub(past.began.as_micros()));
                 let why = past.reason.map_or("", |reason| reason.as_str());
                 format!("led for {} ({why})", time::span(held))
             });
@@ -469,16 +469,16 @@ impl Board {
 /// it all the same, if nobody else was there at its end.
 fn lane(tenures: &[TenureRecord], now: Timestamp, window: Duration, cells: usize) -> Vec<Option<Name>> {
     let length = u64::try_from(window.as_micros()).unwrap_or(u64::MAX);
-    let from = now.0.saturating_sub(length);
+    let from = now.as_micros().saturating_sub(length);
     let slice = (length / cells.max(1) as u64).max(1);
     let end = |index: usize| {
-        let next = tenures.get(index + 1).map(|next| next.began.0);
-        let over = if tenures[index].reason.is_some() { tenures[index].began.0 } else { u64::MAX };
-        tenures[index].ended.map(|ended| ended.0).or(next).unwrap_or(over)
+        let next = tenures.get(index + 1).map(|next| next.began.as_micros());
+        let over = if tenures[index].reason.is_some() { tenures[index].began.as_micros() } else { u64::MAX };
+        tenures[index].ended.map(|ended| ended.as_micros()).or(next).unwrap_or(over)
     };
     let of = |cell: usize| {
         let (first, last) = (from + cell as u64 * slice, from + (cell as u64 + 1) * slice);
-        let within = |index: &usize| tenures[*index].began.0 < last && end(*index) >= first;
+        let within = |index: &usize| tenures[*index].began.as_micros() < last && end(*index) >= first;
         (0..tenures.len()).rev().find(within).map(|index| tenures[index].node.clone())
     };
     (0..cells).map(of).collect()
@@ -529,7 +529,7 @@ pub(super) fn fit(text: &str, width: usize) -> String {
 }
 
 fn since_then(wall: Timestamp) -> Duration {
-    Duration::from_micros(Stamp::now().0.0.saturating_sub(wall.0))
+    Duration::from_micros(Stamp::now().0.as_micros().saturating_sub(wall.as_micros()))
 }
 
 /// Parts of a second only flicker.
@@ -564,7 +564,7 @@ mod tests {
             role: name(text),
             leader: leader.map(name),
             last_leader: None,
-            token: Token(7),
+            token: Token::new(7),
             since: Some(Stamp::now().0),
             state: if leader.is_some() { RoleState::Led } else { RoleState::Vacant },
             reason: None,
@@ -581,7 +581,7 @@ mod tests {
     fn board(roles: usize) -> Board {
         let node = NodeReport {
             node: name("web-1"),
-            session: SessionId(1),
+            session: SessionId::new(1),
             state: NodeState::Live,
             roles: vec![],
             candidacies: BTreeMap::new(),
@@ -749,16 +749,16 @@ mod tests {
     #[test]
     fn gaps_are_seen_in_the_lane() {
         let past = |token, node: &str, began: u64, ended: Option<u64>| TenureRecord {
-            token: Token(token),
+            token: Token::new(token),
             node: name(node),
-            session: SessionId(token.into()),
-            began: Timestamp(began * 1_000_000),
-            ended: ended.map(|at| Timestamp(at * 1_000_000)),
+            session: SessionId::new(token.into()),
+            began: Timestamp::from_micros(began * 1_000_000),
+            ended: ended.map(|at| Timestamp::from_micros(at * 1_000_000)),
             measured: None,
             reason: ended.map(|_| EndReason::Expelled),
         };
         let tenures = [past(1, "a", 92, Some(94)), past(2, "b", 97, None)];
-        let cells = lane(&tenures, Timestamp(100_000_000), Duration::from_secs(10), 10);
+        let cells = lane(&tenures, Timestamp::from_micros(100_000_000), Duration::from_secs(10), 10);
         let text: String =
             cells.iter().map(|cell| cell.as_ref().map_or(".", |node| node.as_str()).to_owned()).collect();
         assert_eq!(text, "..aaa..bbb");

@@ -178,8 +178,8 @@ fn until(stamp: &str) -> String {
 
 /// How far a time lies behind us, or ahead.
 fn gap(stamp: &str) -> (Duration, Duration) {
-    let then = time::wall_of(stamp).unwrap_or_default().0;
-    let now = Stamp::now().0.0;
+    let then = time::wall_of(stamp).unwrap_or_default().as_micros();
+    let now = Stamp::now().0.as_micros();
     let span = |from: u64, to: u64| whole(Duration::from_micros(to.saturating_sub(from)));
     (span(then, now), span(now, then))
 }

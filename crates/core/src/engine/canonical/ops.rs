@@ -8,9 +8,9 @@ use crate::{OpId, Time};
 
 impl PendingOps {
     pub(in crate::engine) fn visit<V: Visitor>(&mut self, longest: Duration, v: &mut V) {
-        let mut next = OpId(self.next);
+        let mut next = OpId::new(self.next);
         v.op(&mut next);
-        self.next = next.0;
+        self.next = next.get();
         self.awaited = std::mem::take(&mut self.awaited)
             .into_iter()
             .map(|(mut id, mut op)| {

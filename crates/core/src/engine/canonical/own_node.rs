@@ -17,6 +17,6 @@ impl OwnNode {
         v.bound(&mut self.view_from);
         v.due(&mut self.retry_at);
         self.reported_holder.iter_mut().for_each(|id| v.session(id));
-        self.joined = crate::Timestamp(0);
+        self.joined = crate::Timestamp::from_micros(0);
     }
 }

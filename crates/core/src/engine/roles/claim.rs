@@ -226,10 +226,10 @@ impl Engine {
     }
 
     pub(in crate::engine) fn next_token(&self, role: &TrackedRole) -> Token {
-        let seen = role.view.record().map_or(Token(0), |record| record.token);
+        let seen = role.view.record().map_or(Token::new(0), |record| record.token);
         let seen = seen.max(role.highest_token).max(self.cluster.floor());
         let floor = TokenFloor {
-            wall: self.now.wall.0,
+            wall: self.now.wall.as_micros(),
             highest: role.highest_token,
             highest_age: self.now.time.since(role.highest_since),
         };
@@ -332,7 +332,8 @@ impl Engine {
     fn may_be_overtaken(&self, name: &Name, session: SessionId, record: &RoleRecord) -> bool {
         let Some(role) = self.roles.get(name) else { return false };
         let on_top = role.view.holder().is_some_and(|holder| holder.session == session);
-        let in_flight = if on_top { 0 } else { self.now.wall.0.saturating_sub(record.since.0) };
+        let in_flight =
+            if on_top { 0 } else { self.now.wall.as_micros().saturating_sub(record.since.as_micros()) };
         self.rules.must_restamp(Duration::from_micros(in_flight), record.token, role.highest_token)
     }
 

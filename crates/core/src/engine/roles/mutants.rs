@@ -19,8 +19,8 @@ impl Engine {
             record.holder.as_ref().is_some_and(|holder| Some(holder.session) == self.session.open_id());
         if mine && role.work.is_none() {
             role.stage = Stage::Verifying {
-                after: Some(OpId(0)),
-                ready_at: Time(0),
+                after: Some(OpId::new(0)),
+                ready_at: Time::from_nanos(0),
                 seen: true,
                 token: record.token,
                 version,

@@ -20,7 +20,7 @@ impl RoleView {
 
     /// A register only ever moves up in this order: the next token, or the same token given up.
     pub(in crate::engine) fn progress(&self) -> (Token, bool) {
-        self.record().map_or((Token(0), true), |record| (record.token, record.holder.is_none()))
+        self.record().map_or((Token::new(0), true), |record| (record.token, record.holder.is_none()))
     }
 }
 

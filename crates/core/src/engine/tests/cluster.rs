@@ -11,12 +11,12 @@ fn rules() -> Rules {
 }
 
 fn record(epoch: u64, max_ttl: Duration) -> ClusterRecord {
-    let epoch = Epoch(epoch);
-    ClusterRecord { epoch, max_ttl, falling: None, protocol: PROTOCOL, floor: Token(0), renewed: false }
+    let epoch = Epoch::new(epoch);
+    ClusterRecord { epoch, max_ttl, falling: None, protocol: PROTOCOL, floor: Token::new(0), renewed: false }
 }
 
 fn at(seconds: u64) -> Time {
-    Time(0).after(Duration::from_secs(seconds))
+    Time::from_nanos(0).after(Duration::from_secs(seconds))
 }
 
 #[test]
@@ -25,9 +25,9 @@ fn another_epoch_is_another_life_of_the_store() {
     for (version, epoch, expected) in
         [(1, 7, EpochNews::First { renewed: false }), (2, 7, EpochNews::Same), (3, 8, EpochNews::Another)]
     {
-        assert_eq!(cluster.adopt(Version(version), record(epoch, TTL), OpId(1)), expected);
+        assert_eq!(cluster.adopt(Version::new(version), record(epoch, TTL), OpId::new(1)), expected);
     }
-    assert_eq!(cluster.epoch(), Some(Epoch(8)));
+    assert_eq!(cluster.epoch(), Some(Epoch::new(8)));
 }
 
 #[test]
@@ -37,11 +37,11 @@ fn the_register_is_created_raised_and_otherwise_left_alone() {
     cluster.absent = true;
     let (expect, created) = cluster.wanted(TTL, at(1)).unwrap();
     assert_eq!((expect, created.max_ttl), (None, TTL));
-    cluster.adopt(Version(1), record(7, TTL), OpId(1));
+    cluster.adopt(Version::new(1), record(7, TTL), OpId::new(1));
     assert_eq!(cluster.wanted(TTL, at(1)), None);
     assert!(cluster.allows(TTL) && !cluster.allows(2 * TTL));
     let (expect, raised) = cluster.wanted(2 * TTL, at(1)).unwrap();
-    assert_eq!((expect, raised.max_ttl), (Some(Version(1)), 2 * TTL));
+    assert_eq!((expect, raised.max_ttl), (Some(Version::new(1)), 2 * TTL));
 }
 
 #[test]
@@ -58,12 +58,12 @@ fn a_longer_lease_is_remembered_until_it_has_run_out() {
 fn the_longest_lease_is_announced_then_agreed_on_then_lowered() {
     let (mut cluster, rules, long) = (Cluster::default(), rules(), 2 * TTL);
     let review = |cluster: &mut Cluster, op, needed, now: u64| {
-        cluster.review_longest_lease(OpId(op), needed, at(now + 10), at(now), &rules);
+        cluster.review_longest_lease(OpId::new(op), needed, at(now + 10), at(now), &rules);
         cluster.reduction.wanted.clone().map(|(_, record)| (record.max_ttl, record.falling))
     };
-    cluster.adopt(Version(1), record(7, long), OpId(1));
+    cluster.adopt(Version::new(1), record(7, long), OpId::new(1));
     assert_eq!(review(&mut cluster, 1, TTL, 1), Some((long, Some(TTL))), "announced");
-    cluster.adopt(Version(2), ClusterRecord { falling: Some(TTL), ..record(7, long) }, OpId(5));
+    cluster.adopt(Version::new(2), ClusterRecord { falling: Some(TTL), ..record(7, long) }, OpId::new(5));
     assert_eq!(review(&mut cluster, 4, TTL, 2), None, "a list that began before");
     assert_eq!(review(&mut cluster, 5, TTL, 3), None, "agreed since now");
     assert_eq!(review(&mut cluster, 6, TTL, 12), None, "not for long enough");

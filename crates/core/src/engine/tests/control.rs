@@ -9,13 +9,13 @@ fn name(text: &str) -> Name {
 }
 
 fn order() -> Order {
-    Order { by: "ada".into(), why: String::new(), at: Timestamp(0) }
+    Order { by: "ada".into(), why: String::new(), at: Timestamp::from_micros(0) }
 }
 
 fn request(id: u128, to: Option<&str>, answer: Answer) -> RoleControl {
     let request = Request {
-        id: SessionId(id),
-        token: Token(1),
+        id: SessionId::new(id),
+        token: Token::new(1),
         to: to.map(name),
         preemption: false,
         patience: Duration::ZERO,
@@ -28,7 +28,7 @@ fn request(id: u128, to: Option<&str>, answer: Answer) -> RoleControl {
 fn registers(controls: &[(&str, u128, RoleControl)]) -> BTreeMap<Name, (Version, RoleControl)> {
     controls
         .iter()
-        .map(|(role, version, control)| (name(role), (Version(*version), control.clone())))
+        .map(|(role, version, control)| (name(role), (Version::new(*version), control.clone())))
         .collect()
 }
 
@@ -74,7 +74,7 @@ fn patience_counts_from_when_a_request_was_first_seen() {
     let (mut controls, role) = (Controls::default(), name("role"));
     for (id, now, since) in [(1, 10, 10), (1, 20, 10), (2, 30, 30)] {
         controls.replace(registers(&[("role", id, request(id, None, Answer::Open))]));
-        controls.note_request(&role, Time(now));
-        assert_eq!(controls.first_seen.get(&role), Some(&(SessionId(id), Time(since))));
+        controls.note_request(&role, Time::from_nanos(now));
+        assert_eq!(controls.first_seen.get(&role), Some(&(SessionId::new(id), Time::from_nanos(since))));
     }
 }

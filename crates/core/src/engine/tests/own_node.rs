@@ -6,11 +6,12 @@ use super::*;
 fn the_name_is_claimed_when_it_is_free_and_described_when_it_is_outdated() {
     let found = |session: u128| {
         let (labels, candidacies) = (BTreeMap::new(), BTreeMap::new());
-        let session = SessionId(session);
-        let record = NodeRecord { session, labels, address: None, candidacies, since: Timestamp(0) };
-        OwnNodeView::Found(Version(session.0), record)
+        let session = SessionId::new(session);
+        let record =
+            NodeRecord { session, labels, address: None, candidacies, since: Timestamp::from_micros(0) };
+        OwnNodeView::Found(Version::new(session.get()), record)
     };
-    let on = |version: u128| Some(NextWrite { expect: Some(Version(version)) });
+    let on = |version: u128| Some(NextWrite { expect: Some(Version::new(version)) });
     // We are session 1; session 2 lives, session 3 is over.
     for (what, view, outdated, expected) in [
         ("nothing is known", OwnNodeView::Unknown, true, None),
@@ -21,7 +22,7 @@ fn the_name_is_claimed_when_it_is_free_and_described_when_it_is_outdated() {
         ("the process that had it is over", found(3), false, on(3)),
     ] {
         let own_node = OwnNode { view, outdated, ..OwnNode::default() };
-        assert_eq!(own_node.next_write(SessionId(1), |id| id == SessionId(3)), expected, "{what}");
+        assert_eq!(own_node.next_write(SessionId::new(1), |id| id == SessionId::new(3)), expected, "{what}");
     }
 }
 

@@ -5,7 +5,7 @@ use crate::engine::{Class, Config};
 use crate::record::{LivenessLock, SessionState};
 use crate::{Timestamp, Timing};
 
-const ID: SessionId = SessionId(7);
+const ID: SessionId = SessionId::new(7);
 
 fn name(text: &str) -> Name {
     Name::new(text).unwrap()
@@ -28,20 +28,20 @@ fn record(beat: u64, takeover: Takeover) -> SessionRecord {
         grace: Duration::from_secs(2),
         liveness_lock: Some(LivenessLock { id: "lock".into(), covers_work: true, connection: false }),
         state: SessionState::Live,
-        beat_at: Timestamp(0),
+        beat_at: Timestamp::from_micros(0),
     }
 }
 
 fn at(seconds: u64) -> Time {
-    Time(0).after(Duration::from_secs(seconds))
+    Time::from_nanos(0).after(Duration::from_secs(seconds))
 }
 
 /// A session that was read with its first beat at 10 s and with its second at 11 s.
 fn seen(takeover: Takeover) -> Peers {
     let mut peers = Peers::default();
-    assert_eq!(peers.observe_live(ID, Version(1), &record(1, takeover), at(10)), LiveNews::Version);
-    assert_eq!(peers.observe_live(ID, Version(2), &record(2, takeover), at(11)), LiveNews::Version);
-    assert_eq!(peers.observe_live(ID, Version(2), &record(2, takeover), at(12)), LiveNews::Same);
+    assert_eq!(peers.observe_live(ID, Version::new(1), &record(1, takeover), at(10)), LiveNews::Version);
+    assert_eq!(peers.observe_live(ID, Version::new(2), &record(2, takeover), at(11)), LiveNews::Version);
+    assert_eq!(peers.observe_live(ID, Version::new(2), &record(2, takeover), at(12)), LiveNews::Same);
     peers
 }
 
@@ -97,7 +97,10 @@ fn absent_is_not_over_and_over_is_final() {
     assert_eq!(expelled_at(&peers, at(20), false), Time::NEVER);
     assert_eq!(peers.mark_over(ID, at(30)), Some(false));
     assert_eq!(peers.mark_over(ID, at(31)), None);
-    assert_eq!(peers.observe_live(ID, Version(3), &record(3, Takeover::Strict), at(32)), LiveNews::Stale);
+    assert_eq!(
+        peers.observe_live(ID, Version::new(3), &record(3, Takeover::Strict), at(32)),
+        LiveNews::Stale
+    );
     assert!(peers.is_over(ID));
     assert_eq!((peers.over_for(lease, at(34)), peers.over_for(lease, at(35))), (vec![], vec![ID]));
 }
@@ -125,9 +128,9 @@ fn a_lost_hint_is_made_good_by_the_counters() {
 #[test]
 fn only_what_nothing_names_is_forgotten() {
     let mut peers = seen(Takeover::Strict);
-    peers.track(SessionId(8));
+    peers.track(SessionId::new(8));
     peers.forget_sessions(|id| id == ID);
-    assert!(peers.knows(ID) && peers.knows(SessionId(8)), "needed, or not yet read");
+    assert!(peers.knows(ID) && peers.knows(SessionId::new(8)), "needed, or not yet read");
     peers.forget_sessions(|_| false);
-    assert!(!peers.knows(ID) && peers.knows(SessionId(8)));
+    assert!(!peers.knows(ID) && peers.knows(SessionId::new(8)));
 }

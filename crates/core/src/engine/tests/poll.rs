@@ -30,7 +30,7 @@ fn a_poll_goes_out_early_for_a_reason() {
         ("a claim to verify", |poll, role| poll.verifying(role), true),
         ("a claim to verify some time", |poll, role| poll.verifying_later(role), false),
         ("missed hints", |poll, _| poll.resync(), true),
-        ("a sign of loss", |poll, _| poll.suspect(OpId(3)), true),
+        ("a sign of loss", |poll, _| poll.suspect(OpId::new(3)), true),
     ];
     for (what, reason, early) in reasons {
         let mut poll = Poll::default();
@@ -42,6 +42,6 @@ fn a_poll_goes_out_early_for_a_reason() {
 #[test]
 fn a_sign_of_loss_is_settled_by_a_later_poll() {
     let mut poll = Poll::default();
-    poll.suspect(OpId(3));
-    assert!(poll.is_suspect() && !poll.is_audit(OpId(2)) && poll.is_audit(OpId(3)));
+    poll.suspect(OpId::new(3));
+    assert!(poll.is_suspect() && !poll.is_audit(OpId::new(2)) && poll.is_audit(OpId::new(3)));
 }

@@ -14,7 +14,7 @@ pub(super) fn check(world: &mut World, step: &Stepped<'_>) -> CheckResult {
     if let Some((id, now_until)) = after
         && before.is_none_or(|(former, was)| former != id || was < now_until)
     {
-        let allowed = acknowledged(step, &node.sent).unwrap_or(Time(0));
+        let allowed = acknowledged(step, &node.sent).unwrap_or(Time::from_nanos(0));
         if now_until > allowed {
             return Err(format!(
                 "{} counts on its session until {now_until:?}; an acknowledged beat allows {allowed:?}",

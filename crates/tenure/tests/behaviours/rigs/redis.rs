@@ -77,7 +77,7 @@ impl Rig for Redis {
     }
 
     async fn delete(&self, namespace: &Name, key: &Key) {
-        let hash = format!("tenure:{{{namespace}}}:{}:{}", key.epoch().0, key.kind().as_str());
+        let hash = format!("tenure:{{{namespace}}}:{}:{}", key.epoch().get(), key.kind().as_str());
         assert_eq!(query(self.address, &["HDEL", &hash, &key.name()]), ":1", "{key} was there");
     }
 
@@ -122,7 +122,7 @@ impl Rig for Redis {
 
     /// As they were sent, whether they came to anything or not; what the script does then is told as `lua`.
     async fn writes_on(&self, key: &Key) -> Option<u64> {
-        let hash = format!(":{}:{}\"", key.epoch().0, key.kind().as_str());
+        let hash = format!(":{}:{}\"", key.epoch().get(), key.kind().as_str());
         let name = format!("\"{}\"", key.name());
         let is_write = |line: &&String| {
             let line = line.to_ascii_lowercase();

@@ -33,7 +33,7 @@ pub(crate) async fn a_dead_leader_is_replaced_once_although_five_followers_live<
     }
     let verdict = world.judge();
     let from_the_grave =
-        |tenure: &ObservedTenure| tenure.node == dead.as_str() && tenure.token > first.token.0;
+        |tenure: &ObservedTenure| tenure.node == dead.as_str() && tenure.token > first.token.get();
     assert!(!verdict.tenures.iter().any(from_the_grave), "{:?}", verdict.tenures);
 }
 

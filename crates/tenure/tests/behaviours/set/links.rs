@@ -50,11 +50,11 @@ pub(crate) async fn a_late_claim_is_no_grant<R: Rig>() {
     until("its answer waits", || world.is_waiting(heir, Direction::Down)).await;
     tokio::time::sleep(2 * TTL).await;
     let led = |late: u64| world.judge().tenures.iter().any(|tenure| tenure.token == late);
-    assert!(!led(late.0), "nobody leads on what it does not know");
+    assert!(!led(late.get()), "nobody leads on what it does not know");
     world.heal(heir);
     member.tap.set(Direction::Up, Flow::Pass);
     world.leader_after(late).await;
-    assert!(!led(late.0), "not even afterwards");
+    assert!(!led(late.get()), "not even afterwards");
 }
 
 /// A leader that is heard but hears nothing is as good as silent, and so is one that hears and is not heard.

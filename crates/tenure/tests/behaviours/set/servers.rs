@@ -30,7 +30,7 @@ pub(crate) async fn a_server_that_is_killed_and_comes_back<R: Rig>() {
 /// Backends killed with instant reconnection: the leader goes on or gives up, and there are never two.
 pub(crate) async fn connections_killed_again_and_again<R: Rig>() {
     let world = World::<R>::of(3).await;
-    let mut last = Token(0);
+    let mut last = Token::new(0);
     for _ in 0..8 {
         let led = world.leader().await;
         assert!(led.token >= last);

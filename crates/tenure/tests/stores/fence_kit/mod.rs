@@ -44,7 +44,7 @@ pub async fn leader(role: &str, token: u64, ttl: Duration) -> Leader {
     let candidate = node.candidate(role).await.expect("it stands");
     loop {
         let tenure = soon(candidate.elected()).await.expect("it is elected");
-        if tenure.token() == Token(token) {
+        if tenure.token() == Token::new(token) {
             return Leader { tenure, node };
         }
         drop(tenure);

@@ -227,18 +227,18 @@ pub fn space() -> Name {
 }
 
 pub fn key(name: &str) -> Key {
-    Key::Named(Epoch(1), Kind::Node, Name::new(name).unwrap())
+    Key::Named(Epoch::new(1), Kind::Node, Name::new(name).unwrap())
 }
 
 pub fn put(name: &str, expect: Option<u128>, version: u128) -> Write {
-    let put = Some((Version(version), Value::of(&format!("v{version}"), None)));
-    Write { key: key(name), expect: expect.map(Version), put, notify: true, requires_lock: false }
+    let put = Some((Version::new(version), Value::of(&format!("v{version}"), None)));
+    Write { key: key(name), expect: expect.map(Version::new), put, notify: true, requires_lock: false }
 }
 
 /// The version of a register; an error is that it could not be read.
 pub async fn version(store: &dyn Store, name: &str) -> Result<Option<u128>, tenure::store::StoreError> {
     let found = store.read(&space(), &Query { keys: vec![key(name)], kinds: Vec::new() }).await?;
-    Ok(found.first().map(|entry| entry.version.0))
+    Ok(found.first().map(|entry| entry.version.get()))
 }
 
 /// Writes until it is seen to be done, whoever has to be asked, and however often.

@@ -23,12 +23,12 @@ pub fn name(text: &str) -> Name {
 }
 
 pub fn key(kind: Kind, text: &str) -> Key {
-    Key::Named(Epoch(5), kind, name(text))
+    Key::Named(Epoch::new(5), kind, name(text))
 }
 
 /// A write that notifies others, of a text, under a new version.
 pub fn put(key: &Key, expect: Option<Version>, text: &str) -> Write {
-    let version = Version(KernelEntropy.nonce());
+    let version = Version::new(KernelEntropy.nonce());
     Write {
         key: key.clone(),
         expect,

@@ -65,12 +65,12 @@ async fn elected(nodes: &[(Node, Candidate)]) -> (Tenure, usize) {
 
 pub async fn one_of_three_leads_the_next_takes_over_and_people_see_who(stage: &dyn Stage) {
     let mut nodes = join_all(["a", "b", "c"].map(|name| node(stage, name))).await;
-    let mut last = Token(0);
+    let mut last = Token::new(0);
     while !nodes.is_empty() {
         let (tenure, index) = elected(&nodes).await;
         assert!(tenure.check() && tenure.token() > last);
         last = tenure.token();
-        let leader = (nodes[index].0.name().to_string(), last.0, "live".to_owned());
+        let leader = (nodes[index].0.name().to_string(), last.get(), "live".to_owned());
         assert_eq!(stage.leader().await, leader);
         drop(tenure);
         soon(nodes.remove(index).0.stop()).await;
@@ -81,7 +81,7 @@ pub async fn of_twenty_that_start_at_once_on_an_empty_database_one_leads(stage: 
     const NODES: usize = 20;
     let start = |nth| async move { node(stage, &format!("n{nth}")).await };
     let nodes = join_all((0..NODES).map(start)).await;
-    let mut last = Token(0);
+    let mut last = Token::new(0);
     for _ in 0..3 {
         let (tenure, _) = elected(&nodes).await;
         assert!(tenure.token() > last);
@@ -96,8 +96,8 @@ pub async fn of_twenty_that_start_at_once_on_an_empty_database_one_leads(stage: 
 
 pub async fn hands_cannot_lower_a_token_nor_delete_a_role(stage: &dyn Stage) {
     let (store, space) = (stage.store(), name("hands"));
-    let value = Value::of(&7, Some(Token(7)));
-    let write = Write { put: Some((Version(1), value)), ..put(&key(Kind::Role, "r"), None, "") };
+    let value = Value::of(&7, Some(Token::new(7)));
+    let write = Write { put: Some((Version::new(1), value)), ..put(&key(Kind::Role, "r"), None, "") };
     must(&*store, &space, write.clone()).await;
     for sql in [
         "DELETE FROM tenure_registers",

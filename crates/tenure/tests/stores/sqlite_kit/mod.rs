@@ -15,7 +15,7 @@ use tenure::store::{
 };
 use tenure_core::Entropy;
 
-pub const EPOCH: Epoch = Epoch(5);
+pub const EPOCH: Epoch = Epoch::new(5);
 const TASK: &str = "TENURE_TEST_TASK";
 const FILE: &str = "TENURE_TEST_FILE";
 /// Tells what a child says from what the test harness prints around it.
@@ -36,7 +36,7 @@ pub fn node(name: &str) -> Key {
 }
 
 pub fn put(key: &Key, expect: Option<Version>, number: u64) -> Write {
-    let version = Version(KernelEntropy.nonce());
+    let version = Version::new(KernelEntropy.nonce());
     Write {
         key: key.clone(),
         expect,
