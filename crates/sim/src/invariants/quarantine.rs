@@ -29,6 +29,9 @@ struct Claim {
     on_top: bool,
     sent: Time,
     answered: Option<Time>,
+    /// It was answered before the store could lose anything: what is lost afterwards is claimed again with a token from the
+    /// wall clock, which is higher than any that was given without.
+    before_losses: bool,
 }
 
 /// So many claims of a role are remembered per process: more than it can have on their way.
@@ -52,9 +55,10 @@ impl Quarantine {
 
     pub(super) fn received(&mut self, state: &WorldState, pid: Pid, input: &Input) {
         let Input::Replied { op, reply: Reply::Written(_) } = input else { return };
-        let local = state.local(pid);
+        let (local, keeps) = (state.local(pid), state.processes[pid].engine.class() != Class::C);
         let claimed = self.claimed.get_mut(&pid).into_iter().flat_map(BTreeMap::values_mut).flatten();
         for claim in claimed.filter(|claim| claim.op == *op) {
+            claim.before_losses |= keeps && claim.answered.is_none();
             claim.answered.get_or_insert(local);
         }
     }
@@ -90,7 +94,8 @@ impl Quarantine {
             let claimed = claimed.entry(role.clone()).or_default();
             let on_top = claimed.iter().any(|claim| Some(claim.version) == write.expect);
             let (op, token, version) = (sent.op, record.token, *version);
-            let claim = Claim { op, token, version, on_top, sent: sent.local, answered: None };
+            let claim =
+                Claim { op, token, version, on_top, sent: sent.local, answered: None, before_losses: false };
             claimed.drain(..claimed.len().saturating_sub(REMEMBERED));
             claimed.push(claim);
         }
@@ -108,7 +113,7 @@ impl Quarantine {
 
     pub(super) fn elected(&self, state: &WorldState, pid: Pid, role: &Name, token: Token) -> CheckResult {
         let mut claims = self.claimed.get(&pid).and_then(|claimed| claimed.get(role)).into_iter().flatten();
-        let claim = claims.rfind(|claim| claim.token == token);
+        let claim = claims.rfind(|claim| claim.token == token).filter(|claim| !claim.before_losses);
         let (Class::C, Some(claim)) = (state.processes[pid].engine.class(), claim) else { return Ok(()) };
         let age = state.local(pid).since(claim.sent);
         if age < SETTLING {

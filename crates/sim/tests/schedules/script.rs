@@ -313,7 +313,8 @@ impl Script {
                 return;
             }
             let awake = (0..self.engines.len()).filter(|n| !self.frozen.contains(n));
-            let next = awake.map(|n| (self.engines[n].next_wake().as_nanos(), n)).min().unwrap_or((u64::MAX, 0));
+            let next =
+                awake.map(|n| (self.engines[n].next_wake().as_nanos(), n)).min().unwrap_or((u64::MAX, 0));
             if next.0 > end {
                 self.now = end;
                 return;
