@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use futures_util::future::try_join_all;
-use tenure::schedule::{Schedule, TaskCounters, TaskError, TaskSettings};
+use tenure::schedule::{Schedule, TaskCounters, TaskError};
 use tenure::work::WorkMode as Migration;
 use tenure::{Candidate, Lead, Name, Node};
 use tokio::sync::watch;
@@ -15,6 +15,7 @@ use tokio::sync::watch;
 use super::config::{CandidacyConfig, Config, Mode, RoleConfig};
 use super::work::{RoleHolder, WorkPlan};
 use crate::outbound::Outbound;
+use crate::task::TaskConfig;
 
 /// So many roles are stood for at once, so that ten thousand do not wait for each other.
 const START_BATCH: usize = 256;
@@ -30,7 +31,7 @@ pub struct Candidacies {
     /// What this process counted about tasks, of all roles.
     counters: TaskCounters,
     /// The tasks of every node.
-    on_every_node: Schedule,
+    on_every_node: TaskSchedule,
     /// How others are called.
     outbound: Arc<Outbound>,
 }
@@ -47,7 +48,7 @@ struct RoleEntry {
     named: bool,
     /// What the agent itself does while it leads; letting go of it makes it give up and leave.
     held: Option<watch::Sender<Arc<WorkPlan>>>,
-    schedule: Schedule,
+    tasks: TaskSchedule,
 }
 
 /// Why a client cannot campaign, or an operator cannot change something.
@@ -95,7 +96,7 @@ impl Candidacies {
     pub fn new(node: Node, config: &Config) -> Self {
         let (labels, default) = (config.node.labels.clone(), config.candidacy.clone());
         let (counters, entries) = (TaskCounters::default(), Mutex::default());
-        let on_every_node = Schedule::counting(counters.clone());
+        let on_every_node = TaskSchedule::counting(&counters);
         let outbound = Arc::new(config.outbound.clone());
         let default_migration = config.migration;
         Self { node, labels, default, default_migration, entries, counters, on_every_node, outbound }
@@ -111,13 +112,13 @@ impl Candidacies {
     ///
     /// # Errors
     /// If one of them cannot be.
-    pub fn sync_on_every_node(&self, tasks: &[TaskSettings]) -> Result<(), CandidacyError> {
-        replace(&self.on_every_node, tasks, &self.outbound)
+    pub fn sync_on_every_node(&self, tasks: &[TaskConfig]) -> Result<(), CandidacyError> {
+        self.on_every_node.replace(tasks, &self.outbound)
     }
 
     /// Runs the tasks of every node, until told to stop; then they have the drain time to finish.
     pub async fn run_on_every_node(&self, stop: impl Future<Output = ()>) {
-        self.on_every_node.run_on_every_node_until(&self.node, stop, self.default.drain).await;
+        self.on_every_node.schedule.run_on_every_node_until(&self.node, stop, self.default.drain).await;
     }
 
     /// Stands for these roles, and for no others but those that clients campaign for.
@@ -168,8 +169,8 @@ impl Candidacies {
     }
 
     fn entry(&self, role: &RoleConfig) -> RoleEntry {
-        let (role, schedule) = (role.clone(), Schedule::counting(self.counters.clone()));
-        RoleEntry { role, eligible: None, candidate: None, clients: 0, named: false, held: None, schedule }
+        let (role, tasks) = (role.clone(), TaskSchedule::counting(&self.counters));
+        RoleEntry { role, eligible: None, candidate: None, clients: 0, named: false, held: None, tasks }
     }
 
     async fn hold(&self, role: &RoleConfig) -> Result<(), CandidacyError> {
@@ -180,7 +181,7 @@ impl Candidacies {
         let mut entries = self.entries();
         let entry = entries.entry(role.name.clone()).or_insert_with(|| self.entry(role));
         let (held, plans) = watch::channel(Arc::new(WorkPlan::of(role, &self.outbound)));
-        let (node, schedule) = (self.node.clone(), entry.schedule.clone());
+        let (node, schedule) = (self.node.clone(), entry.tasks.schedule.clone());
         tokio::spawn(RoleHolder { node, candidate: candidate.clone(), plans, schedule }.hold());
         (entry.candidate, entry.held) = (Some(candidate), Some(held));
         Ok(())
@@ -350,18 +351,34 @@ impl RoleEntry {
                 other
             });
         }
-        replace(&self.schedule, &role.tasks, outbound)
+        self.tasks.replace(&role.tasks, outbound)
     }
 }
 
-/// Gives a schedule other tasks, if they are others: what is as it was is not disturbed.
-fn replace(schedule: &Schedule, tasks: &[TaskSettings], outbound: &Outbound) -> Result<(), CandidacyError> {
-    let mut wanted: Vec<&TaskSettings> = tasks.iter().collect();
-    wanted.sort_by(|a, b| a.name.cmp(&b.name));
-    if schedule.tasks().iter().map(|task| task.settings()).eq(wanted) {
-        return Ok(());
+/// A schedule, and the tasks of the configuration that are in it.
+#[derive(Debug)]
+struct TaskSchedule {
+    schedule: Schedule,
+    tasks: Mutex<Vec<TaskConfig>>,
+}
+
+impl TaskSchedule {
+    fn counting(counters: &TaskCounters) -> Self {
+        Self { schedule: Schedule::counting(counters.clone()), tasks: Mutex::default() }
     }
-    let make = |task: &TaskSettings| crate::task::of_settings(task.clone(), outbound);
-    let made: Result<Vec<_>, TaskError> = tasks.iter().map(make).collect();
-    made.and_then(|tasks| schedule.replace(tasks)).map_err(|error| CandidacyError::Other(error.to_string()))
+
+    /// Gives it other tasks, if they are others: what is as it was is not disturbed.
+    fn replace(&self, tasks: &[TaskConfig], outbound: &Outbound) -> Result<(), CandidacyError> {
+        let mut wanted = tasks.to_vec();
+        wanted.sort_by(|a, b| a.settings.name.cmp(&b.settings.name));
+        let mut current = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);
+        if *current == wanted {
+            return Ok(());
+        }
+        let made: Result<Vec<_>, TaskError> = wanted.iter().map(|task| task.task(outbound)).collect();
+        made.and_then(|tasks| self.schedule.replace(tasks))
+            .map_err(|error| CandidacyError::Other(error.to_string()))?;
+        *current = wanted;
+        Ok(())
+    }
 }

@@ -81,8 +81,25 @@ pub fn of_usage(error: &clap::Error) -> ExitCode {
 /// The agent sorts the same errors into the same kinds.
 impl From<tenure::Error> for Exit {
     fn from(error: tenure::Error) -> Self {
-        tenure_agent::Error::from(error).into()
+        let (hint, exit) = (hint(&error), Self::from(tenure_agent::Error::from(error)));
+        match (exit, hint) {
+            (Self::No(why), Some(hint)) => Self::No(format!("{why} ({hint})")),
+            (exit, _) => exit,
+        }
     }
+}
+
+/// The command that helps. The library says what is wrong, and knows no commands.
+fn hint(error: &tenure::Error) -> Option<String> {
+    Some(match error {
+        tenure::Error::NoSuchRole { .. } => "run `tenure status` to list roles".to_owned(),
+        tenure::Error::NoSuchTask { .. } => "run `tenure task list` to list tasks".to_owned(),
+        tenure::Error::NobodyLeads(role) | tenure::Error::NobodyTook { role, .. } => {
+            format!("run `tenure status {role}` to see its candidates")
+        }
+        tenure::Error::Paused { role, .. } => format!("run `tenure resume {role}` to end the pause"),
+        _ => return None,
+    })
 }
 
 impl From<tenure_agent::Error> for Exit {

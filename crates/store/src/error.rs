@@ -64,7 +64,7 @@ impl StoreError {
     /// Whoever only looks makes nothing, and there is nothing to look at.
     #[must_use]
     pub fn unused(store: &'static str, what: &str) -> Self {
-        let advice = "start one, as with `tenure run --role NAME -- COMMAND`, or name another store";
+        let advice = "start one, or name another store";
         Self::not_applied(store, format!("{what}: no node has run on it yet; {advice}")).permanent()
     }
 

@@ -25,7 +25,7 @@ pub enum Error {
     #[error("cannot listen to signals: {0}")]
     Signals(std::io::Error),
     /// The namespace has no such role.
-    #[error("there is no role {role} in namespace {namespace}; `tenure status` lists those there are")]
+    #[error("role \"{role}\" not found in namespace \"{namespace}\"")]
     NoSuchRole {
         /// The role.
         role: Name,
@@ -33,7 +33,7 @@ pub enum Error {
         namespace: Name,
     },
     /// The namespace has no such task.
-    #[error("there is no task {task} in namespace {namespace}; `tenure task list` lists those there are")]
+    #[error("task \"{task}\" not found in namespace \"{namespace}\"")]
     NoSuchTask {
         /// The task.
         task: Name,
@@ -41,10 +41,10 @@ pub enum Error {
         namespace: Name,
     },
     /// A role without a leader cannot be handed over.
-    #[error("nobody leads {0}, so there is nothing to hand over; `tenure status` shows who stands for it")]
+    #[error("cannot hand {0} over: it has no leader")]
     NobodyLeads(Name),
     /// A role that is paused has no leader on purpose.
-    #[error("{role} is paused by {by}; `tenure resume {role}` lets it be led again")]
+    #[error("{role} is paused by {by}")]
     Paused {
         /// The role.
         role: Name,
@@ -92,9 +92,7 @@ pub enum Error {
         waited: std::time::Duration,
     },
     /// The leader gave the role up, and no node took it.
-    #[error(
-        "{role} was given up, and nobody has taken it within {waited:?}; `tenure status` shows who stands for it"
-    )]
+    #[error("{role} was given up, and no candidate has taken it within {waited:?}")]
     NobodyTook {
         /// The role.
         role: Name,

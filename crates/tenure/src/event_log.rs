@@ -113,7 +113,7 @@ fn line(event: &Event) {
         EventKind::Paused { role, paused } => tracing::info!(%node, %role, paused, "paused"),
         EventKind::NoLivenessLock { session } => tracing::warn!(
             %node, %session,
-            "the store cannot tell of dropped connections: this session is strict, only its lease counts; tenure doctor says why"
+            "the store cannot tell of dropped connections: this session is strict, only its lease counts"
         ),
         EventKind::SessionOpened { session } => tracing::info!(%node, %session, "session opened"),
         EventKind::SessionOver { session, reason } => {

@@ -15,8 +15,8 @@ const TABLES: &str = "SELECT
         AND EVENT_OBJECT_TABLE = 'tenure_registers' AND TRIGGER_NAME LIKE 'tenure%')";
 
 /// Rights that elections do not need.
-const EXCESS: &str = "rights wider than needed: this login may do everything on this server; `tenure schema --for mysql \
-    --user NAME` prints what a login of its own needs";
+const EXCESS: &str = "rights wider than needed: this login may do everything on this server; docs/stores/mysql.md has \
+    what a login of its own needs";
 
 /// What was found out.
 struct Found {

@@ -100,7 +100,7 @@ fn excess(found: &Row) -> Vec<String> {
     if found.get("superuser") {
         excess.push(
             "rights wider than needed: this login is a superuser, and its password opens every database of the server; \
-             `tenure schema --for postgres --user NAME` prints what a login of its own needs"
+             docs/stores/postgres.md has what a login of its own needs"
                 .to_owned(),
         );
     }

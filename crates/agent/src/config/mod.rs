@@ -15,7 +15,6 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use tenure::schedule::TaskSettings;
 use tenure::work::WorkMode as Migration;
 use tenure::{Name, Takeover, Timing, TimingSettings};
 
@@ -23,6 +22,7 @@ use crate::Error;
 use crate::alerts::rules::Alerting;
 use crate::http::tokens::{Scope, Tokens};
 use crate::outbound::{self, Outbound, Plain};
+use crate::task::TaskConfig;
 use layers::{GivenValue, Layers, Origin};
 use value::Value;
 use work::WorkConfig;
@@ -51,7 +51,7 @@ pub struct Config {
     /// The roles.
     pub roles: Vec<RoleConfig>,
     /// The tasks that every node runs.
-    pub everywhere: Vec<TaskSettings>,
+    pub everywhere: Vec<TaskConfig>,
     /// HTTP.
     pub http: HttpConfig,
     /// How others are called.
@@ -118,7 +118,7 @@ pub struct RoleConfig {
     /// The commands that run while it is led, in the order in which they start.
     pub work: Vec<WorkConfig>,
     /// What its leader runs by the clock.
-    pub tasks: Vec<TaskSettings>,
+    pub tasks: Vec<TaskConfig>,
 }
 
 impl RoleConfig {

@@ -326,8 +326,10 @@ proptest::proptest! {
 
 #[test]
 fn all_that_can_be_said_of_a_task_can_be_written() {
-    let known = tenure::schedule::TaskSettings::KEYS.iter().map(|(key, _)| format!("task[].{key}"));
-    for path in known.filter(|path| path != "task[].http") {
+    let mut full = tenure::schedule::TaskSettings::cron("t", "@daily").unwrap();
+    (full.every, full.timeout) = (Some(Duration::from_secs(90)), Some(Duration::from_secs(5)));
+    for key in serde_json::to_value(full).unwrap().as_object().unwrap().keys() {
+        let path = format!("task[].{key}");
         assert!(keys::find(&path).is_some(), "{path} cannot be written");
     }
 }
@@ -420,7 +422,7 @@ command = ["rm"]
     let names: Vec<&str> = config.roles[0].work.iter().map(|work| work.name.as_str()).collect();
     assert_eq!((names, config.roles[0].work[0].command[1].as_str()), (vec!["first", "second"], "x y"));
     assert_eq!(
-        (config.roles[0].tasks[0].name.as_str(), config.everywhere[0].name.as_str()),
+        (config.roles[0].tasks[0].settings.name.as_str(), config.everywhere[0].settings.name.as_str()),
         ("call", "clean")
     );
     let shown = config.effective();

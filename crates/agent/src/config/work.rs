@@ -3,13 +3,14 @@
 use std::time::Duration;
 
 use tenure::Name;
-use tenure::schedule::{HttpSettings, OverlapPolicy, StopPolicy, TaskError, TaskPlacement, TaskSettings};
+use tenure::schedule::{OverlapPolicy, StopPolicy, TaskError, TaskPlacement, TaskSettings};
 use tenure::work::RestartPolicy;
 
 use super::value::Value;
 use super::{Mode, Reader, RoleConfig, indices};
 use crate::nearest::nearest;
 use crate::outbound::Plain;
+use crate::task::{HttpSettings, TaskAction, TaskConfig};
 
 /// A command that runs while a role is led.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -58,7 +59,7 @@ pub enum Check {
 
 impl Reader {
     /// Gives every role its work and its tasks; returns the tasks of every node.
-    pub(super) fn duties(&mut self, roles: &mut [RoleConfig]) -> Vec<TaskSettings> {
+    pub(super) fn duties(&mut self, roles: &mut [RoleConfig]) -> Vec<TaskConfig> {
         self.all_work(roles);
         self.all_tasks(roles)
     }
@@ -75,13 +76,13 @@ impl Reader {
         roles.iter_mut().for_each(|role| role.work.sort_by_key(|work| work.order));
     }
 
-    fn all_tasks(&mut self, roles: &mut [RoleConfig]) -> Vec<TaskSettings> {
+    fn all_tasks(&mut self, roles: &mut [RoleConfig]) -> Vec<TaskConfig> {
         let (mut names, mut everywhere) = (Vec::new(), Vec::new());
         for index in indices(self.values.keys(), "task") {
             let at = format!("task[{index}]");
             let Some(name) = self.named(&at, &mut names) else { continue };
             let Some(task) = self.task(&at, &name) else { continue };
-            if task.place == TaskPlacement::EveryNode {
+            if task.settings.place == TaskPlacement::EveryNode {
                 if self.value(&format!("{at}.role")).is_some() {
                     self.fault(&format!("{at}.role"), "a task of every node has no role; remove this key");
                 }
@@ -220,7 +221,7 @@ impl Reader {
         Some(HealthConfig { check, every, within, failures: self.number(&path("failures"), 3) })
     }
 
-    fn task(&mut self, at: &str, name: &Name) -> Option<TaskSettings> {
+    fn task(&mut self, at: &str, name: &Name) -> Option<TaskConfig> {
         let path = |key: &str| format!("{at}.{key}");
         let default = self.or_fault(at, TaskSettings::cron(name.as_str(), ""))?;
         let command = self.list(&path("command"));
@@ -242,12 +243,15 @@ impl Reader {
             backoff: self.span(&path("backoff")).unwrap_or(default.backoff),
             on_stop: self.choice(&path("on-stop"), &[("cancel", StopPolicy::Cancel)]),
             history: self.number(&path("history"), default.history),
-            command: (!command.is_empty()).then_some(command),
-            http: self.call(&path("http")),
             name: default.name,
         };
-        match crate::task::of_settings(settings.clone(), &self.outbound) {
-            Ok(_) => Some(settings),
+        let http = self.call(&path("http"));
+        let made = TaskAction::of(name, command, http).and_then(|action| {
+            let task = TaskConfig { settings, action };
+            task.task(&self.outbound).map(|_| task)
+        });
+        match made {
+            Ok(task) => Some(task),
             Err(error) => {
                 self.fault(&path(blamed(&error)), &error.to_string());
                 None

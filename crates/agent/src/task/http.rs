@@ -1,17 +1,31 @@
 //! An HTTP call as a scheduled run. The token is in a header, so that whoever is called can refuse a former leader's.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use futures_util::future::{BoxFuture, FutureExt};
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Client, Method, RequestBuilder, StatusCode, Url};
-use tenure::schedule::{HttpSettings, RunContext, RunFailure, RunSuccess, TaskRunner};
+use tenure::schedule::{RunContext, RunFailure, RunSuccess, TaskRunner};
 
 use crate::outbound::{self, Outbound, Plain, REFUSED};
 use crate::time::Stamp;
 
 /// A call without a timeout of its own has this long.
 const LONGEST: Duration = Duration::from_secs(300);
+
+/// An HTTP call.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HttpSettings {
+    /// Where.
+    pub url: String,
+    /// How.
+    pub method: String,
+    /// Headers beside those that carry the token.
+    pub headers: BTreeMap<String, String>,
+    /// What is sent.
+    pub body: String,
+}
 
 /// Calls a URL for each tick, with `tenure-task`, `tenure-run`, `tenure-tick`, `tenure-attempt`, `tenure-token`, `tenure-node` and
 /// `tenure-role` in its headers. Any 2xx is a success; 4xx other than 408 and 429 is not tried again.

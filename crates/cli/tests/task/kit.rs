@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 use tenure::Node;
 use tenure::schedule::{Schedule, Task, TaskSettings};
-use tenure_agent::task::{CommandRunner, HttpRunner};
+use tenure_agent::task::{CommandRunner, HttpRunner, HttpSettings};
 
 /// Long enough for anything that happens at all.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
@@ -134,7 +134,7 @@ async fn run_node(part: &Value) {
         Node::builder(text("store")).name(text("name")).ttl(Duration::from_secs(1)).start().await.unwrap();
     let mut schedule = Schedule::new();
     for settings in part["tasks"].as_array().unwrap() {
-        schedule = schedule.task(task(serde_json::from_value(settings.clone()).unwrap())).unwrap();
+        schedule = schedule.task(task(settings.clone())).unwrap();
     }
     let stand = node.candidate("scheduler").drain(Duration::from_millis(500));
     let leading = tokio::spawn(async move { schedule.lead(stand).await });
@@ -145,17 +145,22 @@ async fn run_node(part: &Value) {
     leading.await.unwrap().unwrap();
 }
 
-/// As [`tenure_agent::task::of_settings`]; but this program cannot be its own watchdog.
-fn task(settings: TaskSettings) -> Task {
-    match (&settings.command, &settings.http) {
-        (Some(command), _) => {
-            let runner = CommandRunner::new(command).watchdog(env!("CARGO_BIN_EXE_tenure").into());
-            Task::with_runner(settings, Arc::new(runner)).unwrap()
-        }
-        (None, Some(http)) => {
-            Task::with_runner(settings.clone(), Arc::new(HttpRunner::new(http.clone(), Default::default())))
-                .unwrap()
-        }
-        (None, None) => Task::new(settings, |_| async { Ok::<(), String>(()) }).unwrap(),
+/// As [`tenure_agent::task::TaskConfig::task`]; but this program cannot be its own watchdog.
+fn task(mut json: Value) -> Task {
+    let mut take = |key: &str| json.as_object_mut().unwrap().remove(key);
+    let (command, http) = (take("command"), take("http"));
+    let settings: TaskSettings = serde_json::from_value(json).unwrap();
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    if let Some(command) = command {
+        let command: Vec<String> = command.as_array().unwrap().iter().map(text).collect();
+        let runner = CommandRunner::new(&command).watchdog(env!("CARGO_BIN_EXE_tenure").into());
+        return Task::with_runner(settings, Arc::new(runner)).unwrap();
     }
+    let Some(http) = http else {
+        return Task::new(settings, |_| async { Ok::<(), String>(()) }).unwrap();
+    };
+    let headers = serde_json::from_value(http["headers"].clone()).unwrap_or_default();
+    let (url, body) = (text(&http["url"]), text(&http["body"]));
+    let call = HttpSettings { url, method: "POST".to_owned(), headers, body };
+    Task::with_runner(settings, Arc::new(HttpRunner::new(call, Default::default()))).unwrap()
 }

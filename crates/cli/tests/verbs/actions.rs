@@ -149,7 +149,7 @@ fn a_vacant_role_is_paused_at_once_and_resumed_without_a_leader() {
     let dir = TestDir::new();
     dir.vacant(&["scheduler"]);
     let ran = dir.run(&["step-down", "scheduler"]);
-    assert_no(&ran, "nobody leads scheduler");
+    assert_no(&ran, "cannot hand scheduler over: it has no leader");
     assert_eq!(dir.json(&["pause", "scheduler"])["changed"], true);
     assert_eq!(dir.role("scheduler")["state"], "paused");
     let resumed = dir.run(&["resume", "scheduler"]);
@@ -180,7 +180,7 @@ fn a_role_is_tied_only_to_a_node_that_there_is() {
     let _nodes = dir.led("scheduler");
     let pin = |role: &str, node: &str| dir.run(&["pin", role, "--to", node, "--why", "a test"]);
     assert_no(&pin("scheduler", "nobody"), "nobody");
-    assert_no(&pin("scheduler2", "a"), "there is no role scheduler2");
+    assert_no(&pin("scheduler2", "a"), "role \"scheduler2\" not found");
     assert_eq!(dir.role("scheduler")["leader"], "a");
     assert_eq!(pin("scheduler", "a").code, Some(0));
 }

@@ -66,7 +66,7 @@ impl FenceError {
     pub(super) fn database(resource: &str, source: DatabaseError) -> Self {
         let mut message = crate::store::with_causes(&*source);
         if message.contains("tenure_fence") {
-            message.push_str(" (`tenure schema --fence` prints the table and the rights)");
+            message.push_str(" (`fence::create_table` makes the table; the login needs rights on it)");
         }
         Self::Database { resource: resource.to_owned(), message, source }
     }

@@ -49,7 +49,7 @@ mod task_state;
 
 pub use counters::{TaskCounters, TaskCounts};
 pub use recurrence::Recurrence;
-pub use settings::{HttpSettings, OverlapPolicy, StopPolicy, TaskPlacement, TaskSettings};
+pub use settings::{OverlapPolicy, StopPolicy, TaskPlacement, TaskSettings};
 pub use task::{RunContext, RunFailure, RunSuccess, Task, TaskRunner};
 
 use std::collections::BTreeMap;

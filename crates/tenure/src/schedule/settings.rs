@@ -1,6 +1,5 @@
 //! The settings of a task.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -8,8 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::{Recurrence, TaskError};
 use crate::Name;
 
-/// The settings of a task. Configuration reads this very struct; [`TaskSettings::KEYS`] has a line for
-/// each key.
+/// The settings of a task: when and where it runs. What it runs is its [`TaskRunner`](super::TaskRunner).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct TaskSettings {
@@ -57,29 +55,6 @@ pub struct TaskSettings {
     /// The number of runs kept in the ledger.
     #[serde(default = "twenty")]
     pub history: u32,
-    /// What it runs: a command with its arguments.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub command: Option<Vec<String>>,
-    /// What it runs: an HTTP call.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub http: Option<HttpSettings>,
-}
-
-/// An HTTP call.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case", deny_unknown_fields)]
-pub struct HttpSettings {
-    /// Where.
-    pub url: String,
-    /// How; `POST` by default.
-    #[serde(default = "post")]
-    pub method: String,
-    /// Headers beside those that carry the token.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub headers: BTreeMap<String, String>,
-    /// What is sent.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
-    pub body: String,
 }
 
 /// Where a task runs.
@@ -121,27 +96,6 @@ pub enum StopPolicy {
 }
 
 impl TaskSettings {
-    /// Every key, and what it does.
-    pub const KEYS: [(&'static str, &'static str); 17] = [
-        ("name", "its name, of which there is one in a namespace"),
-        ("cron", "when it runs: five fields, or six with seconds first, or @hourly and the like"),
-        ("every", "when it runs: every so often, such as 90s; either this or cron"),
-        ("zone", "the time zone of cron, such as Europe/Vienna; UTC by default"),
-        ("where", "leader (default) or every-node"),
-        ("timeout", "how long a run may take; no limit by default"),
-        ("overlap", "when its time comes while it runs: skip (default), queue or allow"),
-        ("jitter", "starts up to so much later, differently for each task and tick; 0s by default"),
-        ("late", "a tick not started so long after its time is missed; 1s by default"),
-        ("catch-up", "so many missed ticks are run after all, the newest; 1 by default"),
-        ("rerun", "whether a run whose leader died midway is run again by the next; false by default"),
-        ("retries", "how often a failed run is tried again under the same tick; 0 by default"),
-        ("backoff", "how long before the first retry; each further one waits twice as long; 1s by default"),
-        ("on-stop", "a run when the leader has to stop: finish within the drain time (default) or cancel"),
-        ("history", "so many runs are kept in the ledger, at most 200; 20 by default"),
-        ("command", "what it runs: a program and its arguments"),
-        ("http", "what it runs: an HTTP call with url, method, headers and body"),
-    ];
-
     /// A task with a cron expression in UTC, and defaults for the rest.
     ///
     /// # Errors
@@ -175,8 +129,6 @@ impl TaskSettings {
             backoff: second(),
             on_stop: StopPolicy::default(),
             history: twenty(),
-            command: None,
-            http: None,
         })
     }
 
@@ -200,9 +152,6 @@ impl TaskSettings {
         if self.history > 200 || self.history == 0 {
             return Err(TaskError::History(self.history));
         }
-        if self.command.is_some() && self.http.is_some() {
-            return Err(TaskError::OneOf { task: self.name.clone(), keys: "command and http" });
-        }
         self.when().map(drop)
     }
 }
@@ -221,10 +170,6 @@ fn once() -> u32 {
 
 fn twenty() -> u32 {
     20
-}
-
-fn post() -> String {
-    "POST".to_owned()
 }
 
 /// Spans of time as people write them: `90s`, `1h 30m`.
@@ -273,25 +218,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_key_is_documented_and_reads_back() {
+    fn settings_read_back() {
         let full = TaskSettings {
             every: Some(Duration::from_secs(90)),
             timeout: Some(Duration::from_secs(5)),
-            command: Some(vec!["true".into()]),
-            http: Some(HttpSettings {
-                url: "http://x".into(),
-                method: post(),
-                headers: BTreeMap::new(),
-                body: String::new(),
-            }),
             ..TaskSettings::cron("t", "* * * * *").unwrap()
         };
         let json = serde_json::to_value(&full).unwrap();
-        let mut written: Vec<&str> = json.as_object().unwrap().keys().map(String::as_str).collect();
-        let mut documented: Vec<&str> = TaskSettings::KEYS.iter().map(|(key, _)| *key).collect();
-        written.sort_unstable();
-        documented.sort_unstable();
-        assert_eq!(written, documented);
         assert_eq!(serde_json::from_value::<TaskSettings>(json).unwrap(), full);
     }
 

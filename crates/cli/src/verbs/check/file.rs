@@ -67,7 +67,7 @@ impl FileView {
             namespace: config.namespace.to_string(),
             node: config.node.name.to_string(),
             roles: config.roles.iter().map(RoleView::of).collect(),
-            tasks: config.everywhere.iter().map(TaskView::of).collect(),
+            tasks: config.everywhere.iter().map(|task| TaskView::of(&task.settings)).collect(),
             alerts: config.alerting.rules.iter().map(|rule| rule.name.to_string()).collect(),
             notify: config.alerting.targets.iter().map(|target| target.name.to_string()).collect(),
             listens: socket.chain(listen).collect(),
@@ -88,7 +88,7 @@ impl RoleView {
             migration: role.migration,
             static_leader: role.static_leader.as_ref().map(ToString::to_string),
             work: role.work.iter().map(|work| work.name.to_string()).collect(),
-            tasks: role.tasks.iter().map(TaskView::of).collect(),
+            tasks: role.tasks.iter().map(|task| TaskView::of(&task.settings)).collect(),
         }
     }
 

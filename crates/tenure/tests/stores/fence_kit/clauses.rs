@@ -75,7 +75,7 @@ pub async fn the_rest_is_refused_in_plain_words<C: Client>(url: &str) {
     client.run("DROP TABLE tenure_fence").await.unwrap();
     let mut tx = client.begin().await;
     let missing = new.fence(&mut tx, "ledger").await.unwrap_err().to_string();
-    assert!(missing.contains("tenure schema --fence"), "{missing}");
+    assert!(missing.contains("fence::create_table"), "{missing}");
     C::rollback(tx).await;
 }
 
