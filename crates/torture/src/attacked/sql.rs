@@ -3,7 +3,9 @@
 use std::process::Command;
 use std::time::Duration;
 
-use crate::servers::{mysql, postgres};
+use crate::servers::database::{DatabaseKind, DatabaseServer};
+use crate::servers::mysql::{self, MariaDb};
+use crate::servers::postgres::PostgreSql;
 use tempfile::TempDir;
 
 use super::data_dir::DataDir;
@@ -12,34 +14,34 @@ use crate::fault::FaultKind;
 use crate::target::AttackedServer;
 
 /// A server that speaks SQL.
-pub(super) struct Sql<E> {
-    engine: E,
+pub(super) struct Sql<K: DatabaseKind> {
+    engine: DatabaseServer<K>,
     stopped: Option<TempDir>,
     older: Option<TempDir>,
     data_dir: DataDir,
 }
 
-impl Sql<postgres::Postgres> {
+impl Sql<PostgreSql> {
     pub(super) fn postgres(data_dir: DataDir) -> Self {
         let settings = ["max_connections=200", "fsync=on", "shared_buffers=16MB"];
-        let engine = postgres::Postgres::start_in(data_dir.folder(), &settings);
+        let engine = DatabaseServer::start_in(data_dir.folder(), &settings);
         Self { engine, stopped: None, older: None, data_dir }
     }
 }
 
-impl Sql<mysql::Mysql> {
+impl Sql<MariaDb> {
     pub(super) fn mysql(data_dir: DataDir) -> Self {
-        let engine = mysql::Mysql::start_in(data_dir.folder(), &["--max-connections=200"]);
+        let engine = DatabaseServer::start_in(data_dir.folder(), &["--max-connections=200"]);
         Self { engine, stopped: None, older: None, data_dir }
     }
 }
 
-impl<E: Engine> Sql<E> {
+impl<K: SqlFaults> Sql<K> {
     /// A server that writes only to what it has reserved long before has to be made to want more; it may die of that, or
     /// never answer.
     fn fill_the_disk(&self) -> FaultResult {
         self.data_dir.fill()?;
-        let _ = self.engine.rule(&self.engine.words(FaultKind::DiskFull, Duration::ZERO).0);
+        let _ = K::rule(&self.engine, &K::words(FaultKind::DiskFull, Duration::ZERO).0);
         Ok(())
     }
 
@@ -51,35 +53,29 @@ impl<E: Engine> Sql<E> {
                 let dir = self.engine.crash();
                 self.engine.launch(dir);
             }
-            self.engine.rule("SELECT 1").is_ok()
+            K::rule(&self.engine, "SELECT 1").is_ok()
         })
     }
 }
 
-/// How a server that speaks SQL is ruled.
-pub(super) trait Engine: Send {
+/// The faults of a server that speaks SQL.
+pub(super) trait SqlFaults: DatabaseKind + Sized {
     /// What can be done to it.
     const ABLE: &'static [FaultKind];
-    fn url(&self) -> String;
-    /// Carries out statements as its ruler.
-    fn rule(&self, statements: &str) -> FaultResult;
-    /// Freezes it, or lets it go on.
-    fn set_frozen(&self, frozen: bool);
-    /// Whether it gave up.
-    fn has_ended(&mut self) -> bool;
-    fn crash(&mut self) -> TempDir;
-    fn launch(&mut self, dir: TempDir);
+    fn url(server: &DatabaseServer<Self>) -> String;
+    /// Carries out statements as its administrator.
+    fn rule(server: &DatabaseServer<Self>, statements: &str) -> FaultResult;
     /// The statements for a fault, and those that undo it.
-    fn words(&self, kind: FaultKind, lasts: Duration) -> (String, &'static str);
+    fn words(kind: FaultKind, lasts: Duration) -> (String, &'static str);
 }
 
-impl<E: Engine> AttackedServer for Sql<E> {
+impl<K: SqlFaults> AttackedServer for Sql<K> {
     fn url(&self) -> String {
-        self.engine.url()
+        K::url(&self.engine)
     }
 
     fn able(&self) -> &'static [FaultKind] {
-        E::ABLE
+        K::ABLE
     }
 
     fn has_disk(&self) -> bool {
@@ -89,14 +85,14 @@ impl<E: Engine> AttackedServer for Sql<E> {
     fn inject(&mut self, kind: FaultKind, lasts: Duration) -> FaultResult {
         match kind {
             FaultKind::StoreKill => self.stopped = Some(self.engine.crash()),
-            FaultKind::StoreFreeze => self.engine.set_frozen(true),
+            FaultKind::StoreFreeze => self.engine.freeze(),
             FaultKind::DiskFull => return self.fill_the_disk(),
             FaultKind::Restore => {
                 let dir = self.engine.crash();
                 self.older = Some(self.data_dir.copy_of(dir.path()));
                 self.engine.launch(dir);
             }
-            _ => return self.engine.rule(&self.engine.words(kind, lasts).0),
+            _ => return K::rule(&self.engine, &K::words(kind, lasts).0),
         }
         Ok(())
     }
@@ -108,7 +104,7 @@ impl<E: Engine> AttackedServer for Sql<E> {
                     self.engine.launch(dir);
                 }
             }
-            FaultKind::StoreFreeze => self.engine.set_frozen(false),
+            FaultKind::StoreFreeze => self.engine.thaw(),
             FaultKind::DiskFull => return self.make_room(),
             FaultKind::Restore => {
                 if let Some(older) = self.older.take() {
@@ -116,16 +112,16 @@ impl<E: Engine> AttackedServer for Sql<E> {
                     self.engine.launch(older);
                 }
             }
-            _ => match self.engine.words(kind, Duration::ZERO).1 {
+            _ => match K::words(kind, Duration::ZERO).1 {
                 "" => {}
-                words => return self.engine.rule(words),
+                words => return K::rule(&self.engine, words),
             },
         }
         Ok(())
     }
 }
 
-impl Engine for postgres::Postgres {
+impl SqlFaults for PostgreSql {
     const ABLE: &'static [FaultKind] = &[
         FaultKind::StoreKill,
         FaultKind::StoreFreeze,
@@ -139,39 +135,25 @@ impl Engine for postgres::Postgres {
         FaultKind::Neighbour,
     ];
 
-    fn url(&self) -> String {
-        self.admin_url()
+    fn url(server: &DatabaseServer<Self>) -> String {
+        server.admin_url()
     }
 
     /// From another database, so that the one of the nodes can be closed; past its own limits and triggers.
-    fn rule(&self, statements: &str) -> FaultResult {
+    fn rule(server: &DatabaseServer<Self>, statements: &str) -> FaultResult {
         let mut command = Command::new("psql");
         command.args(["-X", "-q", "-v", "ON_ERROR_STOP=1"]);
         let database = if statements.contains("tenure_") { "postgres" } else { "template1" };
-        command.arg(self.url("postgres", database)).env("PGOPTIONS", "-c default_transaction_read_only=off");
+        command
+            .arg(server.url("postgres", database))
+            .env("PGOPTIONS", "-c default_transaction_read_only=off");
         for statement in statements.split('\n') {
             command.args(["-c", statement]);
         }
         run(command)
     }
 
-    fn set_frozen(&self, frozen: bool) {
-        if frozen { self.freeze() } else { self.thaw() }
-    }
-
-    fn has_ended(&mut self) -> bool {
-        Self::has_ended(self)
-    }
-
-    fn crash(&mut self) -> TempDir {
-        Self::crash(self)
-    }
-
-    fn launch(&mut self, dir: TempDir) {
-        Self::launch(self, dir);
-    }
-
-    fn words(&self, kind: FaultKind, lasts: Duration) -> (String, &'static str) {
+    fn words(kind: FaultKind, lasts: Duration) -> (String, &'static str) {
         let seconds = lasts.as_secs_f64();
         match kind {
             FaultKind::Crowd => (
@@ -200,7 +182,7 @@ impl Engine for postgres::Postgres {
     }
 }
 
-impl Engine for mysql::Mysql {
+impl SqlFaults for MariaDb {
     /// Not a full disk: whoever met it waits for a minute before it looks whether there is room again.
     const ABLE: &'static [FaultKind] = &[
         FaultKind::StoreKill,
@@ -213,34 +195,18 @@ impl Engine for mysql::Mysql {
         FaultKind::Restore,
     ];
 
-    fn url(&self) -> String {
-        Self::url(self, mysql::USERS[0])
+    fn url(server: &DatabaseServer<Self>) -> String {
+        server.url(mysql::USERS[0])
     }
 
-    fn rule(&self, statements: &str) -> FaultResult {
+    fn rule(server: &DatabaseServer<Self>, statements: &str) -> FaultResult {
         let mut command = Command::new("mariadb");
         command.args(["--no-defaults", "--protocol=tcp", "-h", "127.0.0.1", "-u", "root"]);
-        command.args(["-P", &self.port().to_string(), mysql::DATABASE, "-e", statements]);
+        command.args(["-P", &server.port().to_string(), mysql::DATABASE, "-e", statements]);
         run(command)
     }
 
-    fn set_frozen(&self, frozen: bool) {
-        if frozen { self.freeze() } else { self.thaw() }
-    }
-
-    fn has_ended(&mut self) -> bool {
-        Self::has_ended(self)
-    }
-
-    fn crash(&mut self) -> TempDir {
-        Self::crash(self)
-    }
-
-    fn launch(&mut self, dir: TempDir) {
-        Self::launch(self, dir);
-    }
-
-    fn words(&self, kind: FaultKind, lasts: Duration) -> (String, &'static str) {
+    fn words(kind: FaultKind, lasts: Duration) -> (String, &'static str) {
         let seconds = lasts.as_secs_f64();
         match kind {
             FaultKind::Crowd => {

@@ -2,6 +2,7 @@
 //!
 //! A server that is not installed is a failure that says what to install, never a skip.
 
+pub mod database;
 pub mod disk;
 pub mod galera;
 pub mod mysql;

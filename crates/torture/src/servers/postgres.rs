@@ -12,47 +12,24 @@ use std::time::Duration;
 use rustix::process::{Pid, Signal, getuid, kill_process};
 use tempfile::TempDir;
 
-use super::{Server, copy, free_port, program, run, scratch};
+use super::database::{DatabaseKind, DatabaseServer};
+use super::{Server, free_port, program, run, scratch};
 
 /// The user that the package makes.
 const USER: &str = "postgres";
 
-/// A running server. Frozen, killed and started again with everything that belongs to it.
+/// A running server.
+pub type Postgres = DatabaseServer<PostgreSql>;
+
+/// PostgreSQL, as Debian installs it.
 #[derive(Debug)]
-pub struct Postgres {
-    server: Option<Server>,
-    settings: Vec<String>,
-    port: u16,
-}
+pub struct PostgreSql;
 
-impl Postgres {
-    /// Starts one with these settings, such as `max_connections=500`.
-    ///
-    /// # Panics
-    /// If it is not installed or does not come up.
-    #[must_use]
-    pub fn start(settings: &[&str]) -> Self {
-        Self::start_in(scratch(), settings)
-    }
-
-    /// As [`start`](Self::start), in an empty folder that somebody has made.
-    ///
-    /// # Panics
-    /// If it is not installed or does not come up.
-    #[must_use]
-    pub fn start_in(dir: TempDir, settings: &[&str]) -> Self {
-        copy(template(), &dir.path().join("data"));
-        hand_over(dir.path());
-        let settings = settings.iter().map(|setting| (*setting).to_owned()).collect();
-        let mut postgres = Self { server: None, settings, port: free_port() };
-        postgres.launch(dir);
-        postgres
-    }
-
+impl DatabaseServer<PostgreSql> {
     /// Its URL for that user and database, without parameters.
     #[must_use]
     pub fn url(&self, user: &str, database: &str) -> String {
-        format!("postgres://{user}@127.0.0.1:{}/{database}", self.port)
+        format!("postgres://{user}@127.0.0.1:{}/{database}", self.port())
     }
 
     /// The URL of its superuser.
@@ -61,60 +38,29 @@ impl Postgres {
         self.url(USER, USER)
     }
 
-    /// Its port, which it keeps over restarts.
-    #[must_use]
-    pub fn port(&self) -> u16 {
-        self.port
-    }
-
     /// What it has logged since it was last started.
     #[must_use]
     pub fn log(&self) -> String {
-        let log = self.server.as_ref().map(|server| std::fs::read(server.dir().join("server.log")));
-        log.and_then(Result::ok).map(|log| String::from_utf8_lossy(&log).into_owned()).unwrap_or_default()
+        self.file("server.log")
+    }
+}
+
+impl DatabaseKind for PostgreSql {
+    fn template() -> &'static Path {
+        static MADE: OnceLock<PathBuf> = OnceLock::new();
+        MADE.get_or_init(|| {
+            let version = run(Command::new(binary("initdb")).arg("--version"));
+            super::template("postgres", &version, make_data)
+        })
     }
 
-    /// Whether it has ended by itself.
-    pub fn has_ended(&mut self) -> bool {
-        self.server.as_mut().is_none_or(Server::has_ended)
-    }
-
-    /// Freezes every process of it.
-    pub fn freeze(&self) {
-        self.signal(Signal::STOP);
-    }
-
-    /// Lets it go on.
-    pub fn thaw(&self) {
-        self.signal(Signal::CONT);
-    }
-
-    /// Kills every process of it at once, as a power loss would, and starts it again on the same port.
-    ///
-    /// # Panics
-    /// If it does not come up again.
-    pub fn crash_and_restart(&mut self) {
-        let dir = self.crash();
-        self.launch(dir);
-    }
-
-    /// Kills every process of it at once; its directory is kept for [`Postgres::launch`].
-    #[must_use]
-    pub fn crash(&mut self) -> TempDir {
-        self.signal(Signal::KILL);
-        self.server.take().map(Server::crash).unwrap_or_else(scratch)
-    }
-
-    /// Starts it in that directory.
-    ///
-    /// # Panics
-    /// If it does not come up.
-    pub fn launch(&mut self, dir: TempDir) {
+    fn launch(dir: TempDir, port: u16, settings: &[String]) -> Server {
+        hand_over(dir.path());
         let data = dir.path().join("data");
         let mut command = unprivileged(&binary("postgres"));
-        command.arg("-D").arg(&data).args(["-p", &self.port.to_string(), "-c", "listen_addresses=127.0.0.1"]);
+        command.arg("-D").arg(&data).args(["-p", &port.to_string(), "-c", "listen_addresses=127.0.0.1"]);
         command.arg("-c").arg(format!("unix_socket_directories={}", dir.path().display())).current_dir("/");
-        for setting in &self.settings {
+        for setting in settings {
             command.args(["-c", setting]);
         }
         let _ = std::fs::remove_file(data.join("postmaster.pid"));
@@ -122,13 +68,12 @@ impl Postgres {
             let status = std::fs::read_to_string(data.join("postmaster.pid")).unwrap_or_default();
             status.lines().nth(7).is_some_and(|line| line.trim() == "ready")
         };
-        self.server = Some(Server::start("postgres", dir, self.port, &mut command, ready));
+        Server::start("postgres", dir, port, &mut command, ready)
     }
 
     /// Its processes are not in one group: each child makes its own. The parent is stopped first, so that it starts no
-    /// more of them, and its children are known before it dies and nobody can tell whose they were.
-    fn signal(&self, signal: Signal) {
-        let Some(server) = &self.server else { return };
+    /// more of them, and its children are known before it dies and nothing tells whose they were.
+    fn signal(server: &Server, signal: Signal) {
         let main = server.pid();
         let _ = kill_process(main, Signal::STOP);
         let children = children(main);
@@ -140,12 +85,19 @@ impl Postgres {
             std::thread::sleep(Duration::from_millis(1));
         }
     }
+
+    fn kill_children(server: &Server) {
+        Self::signal(server, Signal::KILL);
+    }
 }
 
-impl Drop for Postgres {
-    fn drop(&mut self) {
-        self.signal(Signal::KILL);
-    }
+fn make_data(dir: &Path) -> PathBuf {
+    hand_over(dir);
+    let data = dir.join("data");
+    let mut command = unprivileged(&binary("initdb"));
+    command.arg("-D").arg(&data).args(["-A", "trust", "-U", USER, "--no-sync", "--wal-segsize=1"]);
+    run(command.args(["-E", "UTF8", "--locale=C"]).current_dir("/"));
+    data
 }
 
 /// A pooler in transaction mode, in front of a server.
@@ -191,23 +143,6 @@ fn stat(pid: Pid) -> Option<(char, i32)> {
     let (_, after) = stat.rsplit_once(") ")?;
     let mut fields = after.split(' ');
     Some((fields.next()?.chars().next()?, fields.next()?.parse().ok()?))
-}
-
-/// A data directory that was made once, for this version of the server.
-fn template() -> &'static Path {
-    static MADE: OnceLock<PathBuf> = OnceLock::new();
-    MADE.get_or_init(|| {
-        let initdb = binary("initdb");
-        let version = run(Command::new(&initdb).arg("--version"));
-        super::template("postgres", &version, |dir| {
-            hand_over(dir);
-            let data = dir.join("data");
-            let mut command = unprivileged(&initdb);
-            command.arg("-D").arg(&data).args(["-A", "trust", "-U", USER, "--no-sync", "--wal-segsize=1"]);
-            run(command.args(["-E", "UTF8", "--locale=C"]).current_dir("/"));
-            data
-        })
-    })
 }
 
 /// Gives a directory to the user that the server runs as.
