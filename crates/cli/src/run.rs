@@ -292,15 +292,10 @@ impl Runner {
     }
 }
 
-/// What a signal means while nothing runs: no command is there that could answer a terminal that is gone (HUP) or Ctrl-\
-/// (QUIT).
+/// What a signal means while nothing runs.
 fn while_waiting(heard: &ReceivedSignal) -> Option<Exit> {
-    const HUP: u8 = 1;
-    const QUIT: u8 = 3;
     match heard {
-        ReceivedSignal::Stop(signal) | ReceivedSignal::Forward(signal @ (HUP | QUIT)) => {
-            Some(Exit::Signal(*signal))
-        }
+        ReceivedSignal::Stop(signal) | ReceivedSignal::ForwardOrExit(signal) => Some(Exit::Signal(*signal)),
         ReceivedSignal::Suspend => {
             if terminal::has_shell() {
                 terminal::stop_own_group();

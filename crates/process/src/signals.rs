@@ -15,6 +15,8 @@ pub enum ReceivedSignal {
     Stop(u8),
     /// The command is to hear it.
     Forward(u8),
+    /// The command is to hear it; where none runs, it ends this process: a hang-up, or Ctrl-\\ (QUIT).
+    ForwardOrExit(u8),
     /// Stop until the shell continues this process: Ctrl-Z.
     Suspend,
     /// This process goes on after a stop.
@@ -30,6 +32,7 @@ pub struct Signals {
 }
 
 const HUP: u8 = 1;
+const QUIT: u8 = 3;
 const TERM: u8 = 15;
 const INT: u8 = 2;
 const CONT: u8 = 18;
@@ -88,6 +91,7 @@ impl Signals {
             Some(HUP) if self.on_terminal && !isatty(stdin()) => ReceivedSignal::Stop(HUP),
             Some(TSTP) => ReceivedSignal::Suspend,
             Some(CONT) => ReceivedSignal::Continue,
+            Some(signal @ (HUP | QUIT)) => ReceivedSignal::ForwardOrExit(signal),
             Some(signal) => ReceivedSignal::Forward(signal),
             None => std::future::pending().await,
         }

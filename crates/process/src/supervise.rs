@@ -66,7 +66,7 @@ pub async fn supervise(
                 None => killed = kill(&mut child),
             },
             signal = signals.next() => match signal {
-                ReceivedSignal::Forward(signal) => child.signal(i32::from(signal)),
+                ReceivedSignal::Forward(signal) | ReceivedSignal::ForwardOrExit(signal) => child.signal(i32::from(signal)),
                 ReceivedSignal::Suspend => child.signal(Signal::TSTP.as_raw()),
                 ReceivedSignal::Continue => child.resume(),
                 // The second one means: at once.
