@@ -17,6 +17,22 @@ fn on_class_c(mutant: Option<Mutant>) -> Script {
     Script::led(mutant, [FIVE; 2], Class::C, None)
 }
 
+/// A has resigned, and of its two rivals the claim of the one that is first in order is held back; with the rivals in that
+/// order, and the register as the resignation left it.
+fn held_claim(mutant: Option<Mutant>) -> (Script, [usize; 2], (Key, (Version, Record))) {
+    let mut s = Script::led_at(10_000_000_000_000, mutant, [FIVE; 2], Class::C, None);
+    let c = s.join_as("C", mutant, Class::C, Default::default());
+    s.wait(7.0);
+    let token = s.token(A);
+    let rivals = ["B", "C"].map(|name| (Name::new(name).unwrap(), 0));
+    let first = tenure_core::engine::claim_order(&role(), None, rivals).remove(0);
+    let rivals = if first.as_str() == "B" { [B, c] } else { [c, B] };
+    s.plan(rivals[0], MessageKind::Claim, MessageFate::HoldRequest);
+    s.feed(A, Input::Resign { role: role(), token, reason: EndReason::Resigned });
+    let kept = s.role_register();
+    (s, rivals, kept)
+}
+
 /// Rule 7: the highest token seen goes on no faster than true time. With lease clocks that are 1 % fast it would outrun the
 /// wall clock, and a claimer that never saw the lost claim would be behind it.
 #[test]
@@ -48,16 +64,7 @@ fn tokens_rise_after_a_fast_clock_and_a_loss() {
 #[test]
 fn a_claim_settles_before_it_is_led() {
     sound_and(Mutant::ElectedUnsettled, |mutant| {
-        let mut s = Script::led_at(10_000_000_000_000, mutant, [FIVE; 2], Class::C, None);
-        let c = s.join_as("C", mutant, Class::C, Default::default());
-        s.wait(7.0);
-        let token = s.token(A);
-        let rivals = ["B", "C"].map(|name| (Name::new(name).unwrap(), 0));
-        let first = tenure_core::engine::claim_order(&role(), None, rivals).remove(0);
-        let first = if first.as_str() == "B" { B } else { c };
-        s.plan(first, MessageKind::Claim, MessageFate::HoldRequest);
-        s.feed(A, Input::Resign { role: role(), token, reason: EndReason::Resigned });
-        let kept = s.role_register();
+        let (mut s, _, kept) = held_claim(mutant);
         (s.hints, s.cut) = (false, [A].into());
         s.release();
         // Its claim is lost at once; the clock of the other one is 18 ms behind.
@@ -74,16 +81,7 @@ fn a_claim_settles_before_it_is_led() {
 #[test]
 fn a_claim_that_was_long_on_its_way_is_made_once_more() {
     sound_and(Mutant::SlowClaimLed, |mutant| {
-        let mut s = Script::led_at(10_000_000_000_000, mutant, [FIVE; 2], Class::C, None);
-        let c = s.join_as("C", mutant, Class::C, Default::default());
-        s.wait(7.0);
-        let token = s.token(A);
-        let rivals = ["B", "C"].map(|name| (Name::new(name).unwrap(), 0));
-        let first = tenure_core::engine::claim_order(&role(), None, rivals).remove(0);
-        let (first, second) = if first.as_str() == "B" { (B, c) } else { (c, B) };
-        s.plan(first, MessageKind::Claim, MessageFate::HoldRequest);
-        s.feed(A, Input::Resign { role: role(), token, reason: EndReason::Resigned });
-        let kept = s.role_register();
+        let (mut s, [first, second], kept) = held_claim(mutant);
         (s.cut, s.deaf) = ([A].into(), [first].into());
         s.wait(0.2);
         assert_eq!(s.leaders(), [second]);

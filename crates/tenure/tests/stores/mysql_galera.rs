@@ -3,11 +3,9 @@
 use std::time::Duration;
 
 use crate::mysql_kit::patient;
-use crate::server_kit::{heard, name, soon, until_it_works};
+use crate::server_kit::{soon, stories, until_it_works};
 use tenure::Node;
-use tenure::store::entropy::KernelEntropy;
-use tenure::store::{Class, Evidence, LivenessLocks as _, SessionId, SharedStore, Signal, Takeover, open};
-use tenure_core::Entropy;
+use tenure::store::{Class, SharedStore, open};
 use tenure_torture::servers::galera;
 use tenure_torture::servers::mysql::Mysql;
 
@@ -19,29 +17,11 @@ fn store(member: &Mysql) -> SharedStore {
 #[tokio::test]
 async fn a_lock_of_another_member_is_no_evidence() {
     let members = galera::pair();
-    let (owner, watcher, stranger) = (store(&members[0]), store(&members[0]), store(&members[1]));
-    for store in [&owner, &watcher, &stranger] {
+    let [here, there] = [0, 1].map(|nth| [store(&members[nth]), store(&members[nth])]);
+    for store in here.iter().chain(&there) {
         until_it_works(&**store).await;
     }
-    let space = name("elsewhere");
-    let session = SessionId::new(KernelEntropy.nonce());
-    let lock = owner.liveness().acquire_lock(&space, session, Takeover::OnDisconnect).await.unwrap().unwrap();
-    let own = SessionId::new(KernelEntropy.nonce());
-    let there = store(&members[1]);
-    let named = there.liveness().acquire_lock(&space, own, Takeover::OnDisconnect).await.unwrap().unwrap();
-    let (mut here, mut elsewhere) = (watcher.watch(&space), stranger.watch(&space));
-    for store in [&watcher, &stranger] {
-        store.liveness().watch_lock(&space, session, &lock.id, Takeover::OnDisconnect);
-    }
-    stranger.liveness().watch_lock(&space, own, &named.id, Takeover::OnDisconnect);
-    owner.close().await;
-    heard(&mut here, |signal| matches!(signal, Signal::Evidence(_))).await;
-    there.close().await;
-    let told = heard(&mut elsewhere, |signal| matches!(signal, Signal::Evidence(_))).await;
-    assert!(
-        matches!(&told, Signal::Evidence(Evidence::Disconnected { session, .. }) if *session == own),
-        "{told:?}"
-    );
+    stories::a_lock_of_another_server_is_no_evidence(here, there).await;
 }
 
 /// Nodes that are the first, each on another member, make the tables at once and elect.

@@ -4,10 +4,10 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use crate::postgres_kit::{OneServer, sever};
-use crate::server_kit::{heard, name, soon};
+use crate::server_kit::{name, soon, stories};
 use tenure::event::EventKind;
 use tenure::store::entropy::KernelEntropy;
-use tenure::store::{Evidence, LivenessLocks as _, SessionId, SharedStore, Signal, Takeover, open};
+use tenure::store::{LivenessLocks as _, SessionId, SharedStore, Takeover, open};
 use tenure::{Candidate, Node, Tenure};
 use tenure_core::Entropy;
 use tenure_torture::servers::postgres::pgbouncer;
@@ -162,24 +162,6 @@ async fn after_a_crash_of_the_server_sessions_are_on_disconnect_again() {
 #[tokio::test]
 async fn a_lock_of_another_server_is_no_evidence() {
     let (server, other) = (OneServer::new(), OneServer::new());
-    let (owner, watcher, stranger, space) =
-        (server.store(), server.store(), other.store(), name("elsewhere"));
-    let session = SessionId::new(KernelEntropy.nonce());
-    let lock = owner.liveness().acquire_lock(&space, session, Takeover::OnDisconnect).await.unwrap().unwrap();
-    let own = SessionId::new(KernelEntropy.nonce());
-    let there = other.store();
-    let named = there.liveness().acquire_lock(&space, own, Takeover::OnDisconnect).await.unwrap().unwrap();
-    let (mut here, mut elsewhere) = (watcher.watch(&space), stranger.watch(&space));
-    for store in [&watcher, &stranger] {
-        store.liveness().watch_lock(&space, session, &lock.id, Takeover::OnDisconnect);
-    }
-    stranger.liveness().watch_lock(&space, own, &named.id, Takeover::OnDisconnect);
-    owner.close().await;
-    heard(&mut here, |signal| matches!(signal, Signal::Evidence(_))).await;
-    there.close().await;
-    let told = heard(&mut elsewhere, |signal| matches!(signal, Signal::Evidence(_))).await;
-    assert!(
-        matches!(&told, Signal::Evidence(Evidence::Disconnected { session, .. }) if *session == own),
-        "{told:?}"
-    );
+    let pair = |server: &OneServer| [server.store(), server.store()];
+    stories::a_lock_of_another_server_is_no_evidence(pair(&server), pair(&other)).await;
 }

@@ -6,8 +6,13 @@ use std::time::Duration;
 use async_trait::async_trait;
 use futures_util::future::{join_all, select_all};
 use tempfile::TempDir;
-use tenure::store::{Fate, Kind, Outcome, SharedStore, Signal, Value, Version, Write};
+use tenure::store::entropy::KernelEntropy;
+use tenure::store::{
+    Evidence, Fate, Kind, LivenessLocks as _, Outcome, SessionId, SharedStore, Signal, Takeover, Value,
+    Version, Write,
+};
 use tenure::{Candidate, Node, Tenure, Token};
+use tenure_core::Entropy;
 
 use super::{get, heard, key, must, name, put, soon, until_it_works, version};
 
@@ -292,4 +297,32 @@ macro_rules! stories {
             killed_connections_are_replaced_at_once_and_none_is_left_behind
         );
     };
+}
+
+/// A server that is not the one named in a lock has never seen that lock: that it is free there is no evidence. The owner of
+/// a lock and a watcher are on one server; a second owner and a stranger, who watches both locks, are on the other.
+pub async fn a_lock_of_another_server_is_no_evidence(
+    [owner, watcher]: [SharedStore; 2],
+    [there, stranger]: [SharedStore; 2],
+) {
+    let space = name("elsewhere");
+    let acquire = async |store: &SharedStore| {
+        let session = SessionId::new(KernelEntropy.nonce());
+        let lock = store.liveness().acquire_lock(&space, session, Takeover::OnDisconnect).await;
+        (session, lock.unwrap().unwrap().id)
+    };
+    let ((session, lock), (own, named)) = (acquire(&owner).await, acquire(&there).await);
+    let (mut here, mut elsewhere) = (watcher.watch(&space), stranger.watch(&space));
+    for store in [&watcher, &stranger] {
+        store.liveness().watch_lock(&space, session, &lock, Takeover::OnDisconnect);
+    }
+    stranger.liveness().watch_lock(&space, own, &named, Takeover::OnDisconnect);
+    owner.close().await;
+    heard(&mut here, |signal| matches!(signal, Signal::Evidence(_))).await;
+    there.close().await;
+    let told = heard(&mut elsewhere, |signal| matches!(signal, Signal::Evidence(_))).await;
+    assert!(
+        matches!(&told, Signal::Evidence(Evidence::Disconnected { session, .. }) if *session == own),
+        "{told:?}"
+    );
 }
