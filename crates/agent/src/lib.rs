@@ -1,4 +1,4 @@
-//! The agent: one node for everything on this host.
+//! The agent: one node for everything on this host, which runs Linux.
 //!
 //! ```text
 //!   config ──▶ node ──▶ candidacies ──▶ campaign streams

@@ -342,6 +342,7 @@ pub enum State {
 
 /// Why a claim did not succeed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
 pub enum ElectionFailure {
     /// Another node was faster.
     Outrun,

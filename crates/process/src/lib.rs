@@ -1,4 +1,5 @@
 //! A child program that cannot outlive the lease, whatever happens to the process that started it.
+//! It runs on Linux: process groups, subreapers and timers of its kernel make sure of it.
 //!
 //! Three processes take part. *P* runs the election and may be killed, frozen or starved. *W*, the
 //! [`watchdog`], is a tiny process of its own that P launches before it is elected; it owns the timer and the

@@ -5,6 +5,8 @@
 //!
 //! Whoever writes a store depends on this crate alone: the contract is [`Store`], [`kit`] has what stores of servers have
 //! in common, and [`Backend`] makes a store known by its URL.
+//!
+//! It runs on Linux, as all of Tenure does.
 
 mod backend;
 #[cfg(feature = "conformance")]
@@ -90,10 +92,30 @@ pub struct Description {
     pub remarks: Vec<String>,
 }
 
-/// Linearizable compare-and-set registers, kept by somebody else.
+/// Linearizable compare-and-set registers, kept outside this process.
 ///
 /// This is the least that a store must do; it is for those who write stores. Every operation names a *namespace*;
 /// two namespaces never touch.
+///
+/// ```
+/// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
+/// use tenure_store::{Epoch, Key, Kind, Memory, Name, Outcome, Query, Store, Value, Version, Write};
+///
+/// let (store, namespace) = (Memory::new(), Name::new("default").unwrap());
+/// let key = Key::Named(Epoch::new(1), Kind::History, Name::new("scheduler").unwrap());
+///
+/// // A version is a nonce that the writer draws. `expect: None` means: only if the register is absent.
+/// let put = Some((Version::new(7), Value::of(&"hello", None)));
+/// let write = Write { key: key.clone(), expect: None, put, notify: true, requires_lock: false };
+/// let outcomes = store.write(&namespace, &[write.clone()]).await?;
+/// assert!(matches!(outcomes[..], [Outcome::Applied]));
+/// let outcomes = store.write(&namespace, &[write]).await?;
+/// assert!(matches!(outcomes[..], [Outcome::Conflict(Some(_))]), "it is there already");
+///
+/// let found = store.read(&namespace, &Query { keys: vec![key], kinds: Vec::new() }).await?;
+/// assert_eq!(found[0].version, Version::new(7));
+/// # Ok::<(), tenure_store::StoreError>(()) }).unwrap();
+/// ```
 ///
 /// # Contract
 ///

@@ -8,6 +8,7 @@ use crate::{Name, SessionId, Token};
 
 /// The last tenures of a role, the newest last. For people: times are wall-clock times of the nodes that wrote them.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct RoleHistory {
     /// The tenures.
     pub tenures: Vec<TenureRecord>,

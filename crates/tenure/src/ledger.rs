@@ -14,6 +14,7 @@ use crate::{Name, SessionId, Token};
 
 /// What a `task` register holds.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct TaskRecord {
     /// The form of this record.
     pub form: u32,
@@ -56,6 +57,7 @@ pub struct TaskRecord {
 
 /// A run that an operator asked for.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct TaskTrigger {
     /// Drawn by the asker, to recognise the run.
     pub id: SessionId,
@@ -66,6 +68,7 @@ pub struct TaskTrigger {
 
 /// One run of a task; or a row of ticks that were passed over.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct RunRecord {
     /// The tick that it is for; the first of them, if several were passed over.
     pub tick: Timestamp,
@@ -104,6 +107,7 @@ pub struct RunRecord {
 /// The state of a run, or of ticks that were passed over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
 pub enum RunState {
     /// It goes on, or the node that ran it is gone and the next leader has not noticed yet.
     Running,
@@ -155,6 +159,7 @@ impl std::fmt::Display for RunState {
 /// Everything that ever happened to a task, in numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
+#[non_exhaustive]
 pub struct TaskTotals {
     /// Runs started.
     #[serde(deserialize_with = "bounds::count")]

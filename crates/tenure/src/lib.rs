@@ -130,6 +130,11 @@
 //! Never two leaders of a role, as long as the assumptions in `SAFETY.md` hold: the clock's *rate* within its bound,
 //! the store's compare-and-set atomic and as durable as its [class](Class) says, and all work stopped by the deadline.
 //! Effects that were already on their way when a process froze are covered by the token alone.
+//!
+//! # Where it runs
+//!
+//! On Linux. The lease clock counts while the machine sleeps, which takes clocks of Linux; that a process of the same host
+//! died is seen by locks of its kernel.
 
 pub mod candidate;
 pub mod clock;

@@ -136,7 +136,7 @@ impl TaskStatus {
 
 impl From<LedgerTotals> for TaskTotals {
     fn from(totals: LedgerTotals) -> Self {
-        let LedgerTotals { runs, failures, interrupted, late, missed, skipped, took_ms } = totals;
+        let LedgerTotals { runs, failures, interrupted, late, missed, skipped, took_ms, .. } = totals;
         Self { runs, failures, interrupted, late, missed, skipped, took_ms }
     }
 }

@@ -86,8 +86,8 @@ fn state(report: &NodeReport) -> (String, Tone) {
         NodeState::Live if report.drained.is_some() => return ("live, drained".to_owned(), Tone::Warn),
         NodeState::Live => Tone::Good,
         NodeState::Silent | NodeState::Unknown => Tone::Bad,
-        NodeState::Expelled => Tone::Warn,
         NodeState::Closed => Tone::Faint,
+        _ => Tone::Warn,
     };
     (report.state.to_string(), tone)
 }

@@ -138,7 +138,7 @@ fn tone(state: RoleState) -> Tone {
     match state {
         RoleState::Led => Tone::Good,
         RoleState::Silent | RoleState::Unknown => Tone::Bad,
-        RoleState::Vacant | RoleState::Paused => Tone::Warn,
+        _ => Tone::Warn,
     }
 }
 

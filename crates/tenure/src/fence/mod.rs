@@ -84,6 +84,7 @@ pub struct FenceClaim<'a> {
 
 /// The row of a fence.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct FenceRow {
     /// The role that the fence belongs to.
     pub role: String,

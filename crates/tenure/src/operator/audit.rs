@@ -16,6 +16,7 @@ const WORDS: usize = 300;
 
 /// One action of an operator.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct AuditEntry {
     /// The time, by the operator's wall clock.
     pub at: Timestamp,

@@ -93,7 +93,7 @@ impl Operator {
 
     /// Comes whenever something may have changed, and at least this often.
     #[must_use]
-    pub fn changes(&self, at_least: Duration) -> BoxStream<'static, ()> {
+    pub(crate) fn changes(&self, at_least: Duration) -> BoxStream<'static, ()> {
         let signals = self
             .store
             .watch(&self.namespace)

@@ -17,6 +17,7 @@ use crate::{Error, Name, ledger};
 
 /// A damaged register, which no node can go on from.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
 pub struct DamagedRegister {
     /// Its kind and name.
     pub register: String,

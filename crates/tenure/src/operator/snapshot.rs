@@ -37,6 +37,7 @@ pub struct ClusterSnapshot {
 /// The state of a role.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
 pub enum RoleState {
     /// Its leader beats.
     Led,
@@ -53,6 +54,7 @@ pub enum RoleState {
 /// The state of a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
 pub enum NodeState {
     /// It beats.
     Live,

@@ -15,6 +15,7 @@ pub struct TaskCounters {
 
 /// The counts of one task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub struct TaskCounts {
     pub(super) runs: u64,
     pub(super) succeeded: u64,
