@@ -149,13 +149,13 @@ impl Agent {
     ///
     /// # Errors
     /// If it refuses.
-    pub async fn alert(&self, alert: &Name, deed: &str, body: Value) -> Result<ActionOutcome, Error> {
-        match deed {
+    pub async fn alert(&self, alert: &Name, action: &str, body: Value) -> Result<ActionOutcome, Error> {
+        match action {
             "unsilence" => {
                 let why = body["why"].as_str().unwrap_or_default();
                 self.take_back(&format!("/v1/alerts/{alert}/silence"), why).await
             }
-            _ => self.act(&format!("/v1/alerts/{alert}/{deed}"), body).await,
+            _ => self.act(&format!("/v1/alerts/{alert}/{action}"), body).await,
         }
     }
 

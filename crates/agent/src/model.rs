@@ -423,15 +423,15 @@ fn millis_between(from: Timestamp, to: Timestamp) -> u64 {
 }
 
 impl From<&AuditEntry> for AuditItem {
-    fn from(deed: &AuditEntry) -> Self {
-        let act = serde_json::to_value(deed.action).ok();
+    fn from(entry: &AuditEntry) -> Self {
+        let act = serde_json::to_value(entry.action).ok();
         Self {
-            at: stamp(deed.at),
-            by: deed.by.clone(),
+            at: stamp(entry.at),
+            by: entry.by.clone(),
             act: act.as_ref().and_then(|act| act.as_str()).unwrap_or_default().to_owned(),
-            subject: deed.subject.to_string(),
-            node: deed.node.as_ref().map(ToString::to_string),
-            why: deed.why.clone(),
+            subject: entry.subject.to_string(),
+            node: entry.node.as_ref().map(ToString::to_string),
+            why: entry.why.clone(),
         }
     }
 }

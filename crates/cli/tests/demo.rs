@@ -82,7 +82,7 @@ fn a_second_leader_would_be_told_with_the_evidence() {
     assert!(why.contains("two led at once (scheduler, ") && why.contains("under token 99"), "{why}");
 }
 
-/// Waits for what the nemesis does and what comes of it, however long that takes here.
+/// Waits for what the fault script does and what comes of it, however long that takes here.
 #[test]
 fn leaders_crash_hand_over_and_freeze_and_others_lead() {
     let temporary = tempfile::tempdir().unwrap();

@@ -190,7 +190,7 @@ impl<'a> FaultInjector<'a> {
         let dir = tempfile::Builder::new().prefix("tenure-torture-").tempdir().map_err(failed)?;
         let namespace = Name::new(format!("torture-{}", settings.seed)).expect("a name");
         let store = tenure::store::open(&target.url)?;
-        let notes_to = NoteWriter::in_dir(dir.path(), "nemesis", 0).map_err(failed)?;
+        let notes_to = NoteWriter::in_dir(dir.path(), "injector", 0).map_err(failed)?;
         let disk = std::fs::File::create(dir.path().join("disk")).map_err(failed)?;
         let meter = StallMeter::start(&notes_to, Some(disk));
         let probe = tokio::spawn(probe(store.clone(), namespace.clone(), notes_to));
@@ -512,7 +512,7 @@ impl<'a> FaultInjector<'a> {
             }
             let words =
                 self.exited.first().map(|(key, words)| format!("; {key}: {words}")).unwrap_or_default();
-            return Err(Error::Failed(format!("nobody was elected in {PATIENCE:?}{words}")));
+            return Err(Error::Failed(format!("no node was elected in {PATIENCE:?}{words}")));
         }
         Ok(())
     }

@@ -117,8 +117,8 @@ async fn open(member: &MemberOptions, notes_to: &NoteWriter) -> SharedStore {
     loop {
         match tenure::store::open(&member.store) {
             Ok(store) => {
-                let hearing = hints_off(&member.dir, &member.name);
-                return workload::recorded(store, notes_to, Some(hearing));
+                let hints = hints_off(&member.dir, &member.name);
+                return workload::recorded(store, notes_to, Some(hints));
             }
             Err(_) => tokio::time::sleep(Duration::from_millis(50)).await,
         }

@@ -228,11 +228,11 @@ pub async fn history(State(app): State<Arc<App>>, mut params: Params) -> QueryAn
             (page.into_iter().map(|role| role.role.clone()).collect(), next)
         }
     };
-    let books = app.operator.histories(&names).await?;
-    let deeds = app.operator.audit().await?;
-    let about = deeds.iter().filter(|deed| names.contains(&deed.subject) && !deed.action.is_of_task());
+    let histories = app.operator.histories(&names).await?;
+    let entries = app.operator.audit().await?;
+    let about = entries.iter().filter(|entry| names.contains(&entry.subject) && !entry.action.is_of_task());
     Ok(Json(HistoryPage {
-        tenures: books.iter().flat_map(|(role, history)| TenureEntry::of_role(role, history)).collect(),
+        tenures: histories.iter().flat_map(|(role, history)| TenureEntry::of_role(role, history)).collect(),
         audit: about.map(AuditItem::from).collect(),
         next,
     }))
@@ -241,8 +241,8 @@ pub async fn history(State(app): State<Arc<App>>, mut params: Params) -> QueryAn
 /// What operators did, with who and why.
 #[utoipa::path(get, path = "/v1/audit", responses((status = 200, body = AuditPage), (status = 503, body = Problem)))]
 pub async fn audit(State(app): State<Arc<App>>) -> QueryAnswer<AuditPage> {
-    let deeds = app.operator.audit().await?;
-    Ok(Json(AuditPage { entries: deeds.iter().map(AuditItem::from).collect() }))
+    let entries = app.operator.audit().await?;
+    Ok(Json(AuditPage { entries: entries.iter().map(AuditItem::from).collect() }))
 }
 
 /// Metrics, in Prometheus text or OpenMetrics.

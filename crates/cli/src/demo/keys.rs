@@ -9,7 +9,7 @@ use super::script::DemoFault;
 pub(super) enum KeyCommand {
     /// To see that happen to the leader.
     See(DemoFault),
-    /// The nemesis to rest, or to go on.
+    /// The fault script to rest, or to go on.
     Rest,
     /// To leave.
     Quit,

@@ -86,30 +86,30 @@ mod tests {
 
     #[test]
     fn it_waits_until_all_is_calm_and_then_a_while() {
-        let mut nemesis = FaultScript::new(Duration::from_secs(2));
-        assert_eq!(nemesis.next(0, false, LONG), None);
-        assert_eq!(nemesis.next(SECOND, true, LONG), None);
-        assert_eq!(nemesis.next(2 * SECOND, true, LONG), None);
-        assert_eq!(nemesis.next(3 * SECOND, true, LONG), Some(DemoFault::Kill));
-        assert_eq!(nemesis.next(3 * SECOND, true, LONG), None);
-        assert_eq!(nemesis.next(5 * SECOND, true, LONG), Some(DemoFault::HandOver));
-        assert_eq!(nemesis.next(7 * SECOND, true, LONG), Some(DemoFault::Freeze));
+        let mut script = FaultScript::new(Duration::from_secs(2));
+        assert_eq!(script.next(0, false, LONG), None);
+        assert_eq!(script.next(SECOND, true, LONG), None);
+        assert_eq!(script.next(2 * SECOND, true, LONG), None);
+        assert_eq!(script.next(3 * SECOND, true, LONG), Some(DemoFault::Kill));
+        assert_eq!(script.next(3 * SECOND, true, LONG), None);
+        assert_eq!(script.next(5 * SECOND, true, LONG), Some(DemoFault::HandOver));
+        assert_eq!(script.next(7 * SECOND, true, LONG), Some(DemoFault::Freeze));
     }
 
     #[test]
     fn what_would_not_be_over_in_time_is_passed_over() {
-        let mut nemesis = FaultScript::new(Duration::ZERO);
-        nemesis.done = 2;
-        assert_eq!(nemesis.next(1, true, Duration::from_secs(3)), Some(DemoFault::Kill));
-        assert_eq!(nemesis.next(2, true, Duration::from_millis(900)), None);
+        let mut script = FaultScript::new(Duration::ZERO);
+        script.done = 2;
+        assert_eq!(script.next(1, true, Duration::from_secs(3)), Some(DemoFault::Kill));
+        assert_eq!(script.next(2, true, Duration::from_millis(900)), None);
     }
 
     #[test]
     fn it_rests_when_told_to() {
-        let mut nemesis = FaultScript::new(Duration::ZERO);
-        nemesis.resting = true;
-        assert_eq!(nemesis.next(1, true, LONG), None);
-        nemesis.resting = false;
-        assert_eq!(nemesis.next(2, true, LONG), Some(DemoFault::Kill));
+        let mut script = FaultScript::new(Duration::ZERO);
+        script.resting = true;
+        assert_eq!(script.next(1, true, LONG), None);
+        script.resting = false;
+        assert_eq!(script.next(2, true, LONG), Some(DemoFault::Kill));
     }
 }

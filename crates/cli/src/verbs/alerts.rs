@@ -18,7 +18,7 @@ pub async fn main(common: &Common, args: &AlertsArgs) -> Result<Exit, Exit> {
         let why = "cannot show alerts: they are evaluated by agents; name one with --agent or TENURE_AGENT";
         return Err(Exit::No(why.to_owned()));
     };
-    let (deed, alert, body) = match &args.verb {
+    let (action, alert, body) = match &args.verb {
         None => {
             let view = agent.alerts().await?;
             if common.is_json() {
@@ -36,7 +36,7 @@ pub async fn main(common: &Common, args: &AlertsArgs) -> Result<Exit, Exit> {
             ("silence", &args.alert.alert, json!({ "why": args.alert.why, "for": span }))
         }
     };
-    let done = agent.alert(alert, deed, body).await?;
+    let done = agent.alert(alert, action, body).await?;
     if common.is_json() {
         output::json(&done)?;
     } else {

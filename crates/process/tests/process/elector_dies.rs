@@ -92,7 +92,7 @@ fn a_killed_elector_wakes_a_frozen_watchdog() {
 /// the same session.
 #[test]
 fn a_killed_elector_wakes_a_frozen_watchdog_that_is_no_orphan() {
-    killed_elector_with_frozen_watchdog("nurse");
+    killed_elector_with_frozen_watchdog("reaper");
 }
 
 #[test]

@@ -17,7 +17,7 @@ mod watchdog_dies;
 fn actor() {
     match std::env::var("TENURE_TEST_ACTOR").as_deref() {
         Ok("elector") => elector::play(),
-        Ok("nurse") => support::nurse(),
+        Ok("reaper") => support::reaper(),
         Ok("heart") => support::beat_for_ever(),
         _ => {}
     }

@@ -34,7 +34,7 @@ pub(crate) fn beat_for_ever() {
 
 /// A process around an elector, in the same terminal session, that inherits the elector's orphans and reaps
 /// them.
-pub(crate) fn nurse() {
+pub(crate) fn reaper() {
     set_child_subreaper(Some(getpid())).unwrap();
     let elector = Command::new(actor())
         .args(["--exact", "actor", "--nocapture"])

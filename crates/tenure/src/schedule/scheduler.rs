@@ -245,7 +245,7 @@ impl Scheduler {
             Ok(record) if record.form > FORMAT => "it was written by a newer version".to_owned(),
             // A leader that went on from it would carry it into all the others.
             Ok(record) if record.token > Token::IMPLAUSIBLE => {
-                format!("nobody led under token {}", record.token)
+                format!("no node led under token {}", record.token)
             }
             Ok(record) if record.task != *entry.name() || record.node != entry.base.node => {
                 format!("it belongs to task {}; give this one another name", record.task)

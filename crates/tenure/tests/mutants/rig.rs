@@ -188,14 +188,14 @@ impl Round {
         let runtime =
             tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
         let store = Memory::new();
-        let pen = NoteWriter::in_memory("nemesis", 0);
+        let pen = NoteWriter::in_memory("injector", 0);
         let highest = Highest::default();
         let links: Vec<Arc<Link>> = (0..NODES).map(|_| Arc::default()).collect();
         let start = |index: usize| start(&store, index, &links[index], &pen, mistake, &highest);
         let nodes: Vec<Node> = (0..NODES).map(|index| runtime.block_on(start(index))).collect();
         let candidate = |node: &Node| runtime.block_on(node.candidate(ROLES[0]).into_future()).unwrap();
         let candidates = nodes.iter().map(candidate).collect();
-        let operator = Operator::new(Arc::new(store.clone()), Name::new("default").unwrap(), "nemesis");
+        let operator = Operator::new(Arc::new(store.clone()), Name::new("default").unwrap(), "injector");
         let mut round = Self {
             runtime,
             pen,

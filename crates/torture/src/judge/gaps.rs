@@ -25,8 +25,8 @@ pub struct Gap {
     pub witness: Option<(String, Span)>,
 }
 
-/// The name under which the nemesis's own meter writes.
-const INJECTOR: &str = "nemesis";
+/// The name under which the fault injector's own meter writes.
+const INJECTOR: &str = "injector";
 
 /// Every gap of every role that is to be led, within the time in which leaders are expected.
 pub(super) fn gaps(case: &JudgeCase, tenures: &[ObservedTenure]) -> Vec<Gap> {

@@ -84,7 +84,7 @@ pub struct JudgeTerms {
     pub reconnect: Duration,
     /// How long work may go on after its tenure ended, measured where it runs.
     pub wind_down: Duration,
-    /// When the nemesis began, and when it had healed everything: the time in which leaders are expected.
+    /// When the fault injector began, and when it had healed everything: the time in which leaders are expected.
     pub expected: (u64, u64),
     /// The roles that must be led, whether a leader of them was ever seen or not.
     pub roles: Vec<String>,
@@ -93,7 +93,7 @@ pub struct JudgeTerms {
 /// Everything that is known of one torture.
 #[derive(Debug, Clone)]
 pub struct JudgeCase {
-    /// What the nodes, the fence and the nemesis's own meter wrote down.
+    /// What the nodes, the fence and the fault injector's own meter wrote down.
     pub notes: Vec<Note>,
     /// What was injected.
     pub injected: Vec<InjectedFault>,

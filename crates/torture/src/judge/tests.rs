@@ -243,7 +243,7 @@ fn a_gap_counts_only_where_somebody_could_have_led() {
     for excuse in excuses {
         judge(&case(&parts(1_500), vec![killed(), excuse], 3_990)).assert_sound();
     }
-    let stalled = vec![note(2_000, "nemesis", NoteKind::Stalled { from: 1_600 * MS })];
+    let stalled = vec![note(2_000, "injector", NoteKind::Stalled { from: 1_600 * MS })];
     let mut parts = parts(1_500).to_vec();
     parts.push(stalled);
     judge(&case(&parts, vec![killed()], 3_990)).assert_sound();

@@ -22,7 +22,7 @@ pub(super) struct BoardView<'a> {
     pub(super) summary: &'a DemoSummary,
     /// Now, on the lease clock.
     pub(super) now: u64,
-    /// Whether the nemesis rests.
+    /// Whether the fault script rests.
     pub(super) resting: bool,
     /// Whether colours may be used.
     pub(super) colour: bool,

@@ -334,14 +334,14 @@ impl Board {
         let name = fit(role.role.as_str(), (wide / 4).clamp(8, 40));
         let leader = role.leader.as_ref().map_or("no leader", Name::as_str).to_owned();
         let style = role.leader.as_ref().map_or(paint.faint(), |leader| paint.node(self.index(leader)));
-        let office = role.since.map(|since| time::span(whole(since_then(since)))).unwrap_or_default();
+        let led_for = role.since.map(|since| time::span(whole(since_then(since)))).unwrap_or_default();
         let next: Vec<&str> = role.candidates.iter().map(Name::as_str).collect();
         let mut spans = vec![
             Span::raw(if chosen { "▶ " } else { "  " }),
             Span::styled(name, paint.strong()),
             Span::styled(format!(" {:<8}", role.state.to_string()), role_style(paint, role.state)),
             Span::styled(fit(&leader, (wide / 7).clamp(8, 24)), style),
-            Span::raw(format!(" {:>6} {:>8} ", role.token.to_string(), office)),
+            Span::raw(format!(" {:>6} {:>8} ", role.token.to_string(), led_for)),
         ];
         let node = role.leader.as_ref().and_then(|leader| self.snapshot.node(leader));
         spans.extend(self.lease(node));
@@ -488,7 +488,7 @@ fn role_style(paint: Paint, state: RoleState) -> Style {
     match state {
         RoleState::Led => paint.good(),
         RoleState::Silent | RoleState::Unknown => paint.bad(),
-        RoleState::Vacant | RoleState::Paused => paint.warn(),
+        _ => paint.warn(),
     }
 }
 
