@@ -46,8 +46,8 @@ pub(super) struct Poll {
     unreadable: BTreeSet<Key>,
 }
 
-/// What hints ask for. A few polls in each beat go out for hints alone, and more once they have brought news; other
-/// hints wait for the next poll, one beat later at most.
+/// What hints ask for. A few polls in each beat go out for hints alone, and more once they have brought news, but not without
+/// end: stale reads bring news again and again. Other hints wait for the next poll, one beat later at most.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 struct HintBudget {
     keys: BTreeSet<Key>,
@@ -55,8 +55,10 @@ struct HintBudget {
     anyway: bool,
     /// Hints may have been missed: the next poll reads every role and node.
     everything: bool,
-    /// How much of the allowance of this beat is spent.
+    /// How much of the allowance of this beat is spent since there was news.
     spent: u8,
+    /// The polls of this beat that went out for hints alone.
+    polls: u8,
 }
 
 /// What a pending poll covers: a covered register that the reply lacks is absent.
@@ -74,6 +76,8 @@ pub(super) struct PollScope {
 const SESSION_LIST_PERIOD: u64 = 5;
 /// At most so many polls per beat go out for hints that bring no news.
 const HINT_POLLS_PER_BEAT: u8 = 8;
+/// At most so many polls per beat go out for hints, whatever they bring.
+const HINT_POLLS_WITH_NEWS: u8 = 64;
 /// What a poll of everything costs of that allowance.
 const FULL_POLL_COST: u8 = 4;
 
@@ -160,17 +164,23 @@ impl Poll {
 impl HintBudget {
     /// Whether a poll may go out for hints alone.
     fn may_poll(&self) -> bool {
-        self.spent < HINT_POLLS_PER_BEAT && (self.anyway || self.everything || !self.keys.is_empty())
+        self.is_left() && (self.anyway || self.everything || !self.keys.is_empty())
     }
 
+    fn is_left(&self) -> bool {
+        self.spent < HINT_POLLS_PER_BEAT && self.polls < HINT_POLLS_WITH_NEWS
+    }
+
+    /// A poll for hints alone goes out, unless it costs nothing.
     fn spend(&mut self, cost: u8) {
         self.spent = self.spent.saturating_add(cost);
+        self.polls = self.polls.saturating_add(cost.min(1));
     }
 
     /// Whether a poll that goes out now reads everything because of hints.
     fn take_everything(&mut self) -> bool {
-        let taken = self.spent < HINT_POLLS_PER_BEAT && std::mem::take(&mut self.everything);
-        self.spend(if taken { FULL_POLL_COST } else { 0 });
+        let taken = self.is_left() && std::mem::take(&mut self.everything);
+        self.spent = self.spent.saturating_add(if taken { FULL_POLL_COST } else { 0 });
         taken
     }
 }
@@ -197,7 +207,7 @@ impl Engine {
         }
         let for_hints = !regular && !self.poll.urgent();
         if regular {
-            self.poll.hinted.spent = 0;
+            (self.poll.hinted.spent, self.poll.hinted.polls) = (0, 0);
         }
         let (query, scope) = match self.epoch() {
             // Until the epoch is known there is nothing else to name.
@@ -218,7 +228,11 @@ impl Engine {
         if self.stays_out() {
             // A node that is called back reads everything.
             self.poll.requested.clear();
-            self.poll.hinted = HintBudget { spent: self.poll.hinted.spent, ..HintBudget::default() };
+            self.poll.hinted = HintBudget {
+                spent: self.poll.hinted.spent,
+                polls: self.poll.hinted.polls,
+                ..HintBudget::default()
+            };
         }
         let keys = vec![Key::Cluster];
         let scope = PollScope {

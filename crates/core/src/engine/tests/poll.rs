@@ -18,6 +18,18 @@ fn hints_cost_a_few_polls_and_no_more() {
     assert!(hinted.take_everything() && hinted.spent == FULL_POLL_COST);
 }
 
+#[test]
+fn news_raises_the_allowance_of_a_beat_but_not_without_end() {
+    let mut poll = Poll::default();
+    for nth in 0..HINT_POLLS_WITH_NEWS {
+        poll.hinted.anyway = true;
+        assert!(poll.hinted.may_poll(), "poll {nth}");
+        poll.hinted.spend(1);
+        poll.note_news();
+    }
+    assert!(!poll.hinted.may_poll() && !poll.hinted.take_everything());
+}
+
 /// Something that may make a poll go out early.
 type Reason = fn(&mut Poll, &Name);
 
