@@ -274,7 +274,7 @@ impl Campaign {
     ) -> bool {
         let role = self.candidacy.candidate.role().to_string();
         let reason = reason.map(|reason| reason.to_string());
-        let token = token.map(|token| token.get());
+        let token = token.map(Token::get);
         let (node, campaign) = (self.node.to_string(), self.id.0.clone());
         self.out.try_send(CampaignEvent { event, campaign, role, node, token, deadline, reason }).is_ok()
     }

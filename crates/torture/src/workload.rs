@@ -57,7 +57,7 @@ fn note_event(pen: &NoteWriter, event: &Event) {
     };
     let name = serde_json::to_value(&event.kind).ok();
     let name = name.and_then(|value| Some(value.get("event")?.as_str()?.to_owned())).unwrap_or_default();
-    let (role, token) = (event.kind.role().map(ToString::to_string), token.map(|token| token.get()));
+    let (role, token) = (event.kind.role().map(ToString::to_string), token.map(tenure::Token::get));
     pen.note(NoteKind::Told { sequence: event.sequence, event: name, role, token, more });
 }
 

@@ -209,7 +209,7 @@ impl Wire for Version {
 
 impl Wire for Value {
     fn put(&self, out: &mut Vec<u8>) {
-        self.token.map(|token| token.get()).put(out);
+        self.token.map(Token::get).put(out);
         put_text(&self.json, out);
     }
     fn get(from: &mut &[u8]) -> Result<Self, Garbled> {

@@ -127,7 +127,7 @@ pub(super) fn sentence(change: &ClusterChange) -> (String, Tone, String) {
             ("the store".to_owned(), Tone::Bad, "lost every write that it had acknowledged".to_owned())
         }
         ClusterChange::StoreForgot { role: Some(role), token, now } => {
-            let of = |token: &Option<tenure::Token>| token.map_or(0, |token| token.get());
+            let of = |token: &Option<tenure::Token>| token.map_or(0, tenure::Token::get);
             let what = format!(
                 "the store lost acknowledged writes: the token fell from {} to {}",
                 of(token),

@@ -474,7 +474,7 @@ fn lane(tenures: &[TenureRecord], now: Timestamp, window: Duration, cells: usize
     let end = |index: usize| {
         let next = tenures.get(index + 1).map(|next| next.began.as_micros());
         let over = if tenures[index].reason.is_some() { tenures[index].began.as_micros() } else { u64::MAX };
-        tenures[index].ended.map(|ended| ended.as_micros()).or(next).unwrap_or(over)
+        tenures[index].ended.map(tenure::Timestamp::as_micros).or(next).unwrap_or(over)
     };
     let of = |cell: usize| {
         let (first, last) = (from + cell as u64 * slice, from + (cell as u64 + 1) * slice);
