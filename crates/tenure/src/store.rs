@@ -4,6 +4,8 @@
 
 pub use tenure_store::*;
 
+#[cfg(feature = "etcd")]
+pub use tenure_etcd::Etcd;
 #[cfg(feature = "mysql")]
 pub use tenure_mysql::Mysql;
 #[cfg(feature = "peers")]
@@ -27,6 +29,8 @@ pub const BACKENDS: &[Backend] = &[
     tenure_mysql::BACKEND,
     #[cfg(feature = "redis")]
     tenure_redis::BACKEND,
+    #[cfg(feature = "etcd")]
+    tenure_etcd::BACKEND,
     #[cfg(feature = "peers")]
     tenure_peers::BACKEND,
     Memory::BACKEND,
@@ -38,6 +42,7 @@ const FEATURES: &[(&str, &[&str])] = &[
     ("postgres", &["postgres", "postgresql"]),
     ("mysql", &["mysql", "mariadb"]),
     ("redis", &["redis", "rediss", "valkey", "valkeys"]),
+    ("etcd", &["etcd", "etcds"]),
     ("peers", &["peers"]),
 ];
 
@@ -51,6 +56,7 @@ const FEATURES: &[(&str, &[&str])] = &[
 /// | `postgres://user:password@host:port/database` | PostgreSQL; several hosts are tried for the primary |
 /// | `mysql://user:password@host:port/database` | MySQL or MariaDB |
 /// | `peers://HOST:PORT,…?secret-file=PATH` | the nodes themselves, by Raft; `me=HOST:PORT` makes this process a member |
+/// | `etcd://HOST:PORT,HOST:PORT,HOST:PORT/PREFIX`, `etcds://` | an etcd cluster |
 /// | `redis://HOST:PORT/DB`, `rediss://`, `redis+unix:///PATH`, `redis+sentinel://HOST:PORT,…/NAME` | a Redis or Valkey server |
 ///
 /// # Errors
@@ -180,6 +186,7 @@ mod tests {
             ("mariadb://h", Some("mysql")),
             ("sqlite:", Some("sqlite")),
             ("redis+sentinel://h/n", Some("redis")),
+            ("etcds://a,b,c/x", Some("etcd")),
             ("memory:", Some("memory")),
             ("hunter2", None),
             ("nope:hunter2", None),
@@ -204,6 +211,10 @@ mod tests {
             ("mysql://u:hunter2@h/d", "no mysql: store"),
             #[cfg(feature = "mysql")]
             ("mysql://u:hunter2@h/d?hunter2", "cannot be read"),
+            #[cfg(not(feature = "etcd"))]
+            ("etcd://u:hunter2@h", "no etcd: store (feature `etcd`)"),
+            #[cfg(feature = "etcd")]
+            ("etcd://u:hunter2@h?hunter2", "parameters of an etcd URL"),
             #[cfg(not(feature = "peers"))]
             ("peers:hunter2", "no peers: store"),
             #[cfg(feature = "peers")]
@@ -237,6 +248,8 @@ mod tests {
             ("mysql://u:p@10.0.0.1/d", true),
             #[cfg(feature = "mysql")]
             ("mysql://u:p@localhost/d", false),
+            #[cfg(feature = "etcd")]
+            ("etcd://u:p@localhost,db.example", true),
             #[cfg(feature = "redis")]
             ("redis://:p@cache.example", true),
             #[cfg(feature = "redis")]

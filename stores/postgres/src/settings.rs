@@ -3,10 +3,8 @@
 use std::fmt;
 use std::path::Path;
 use std::str::FromStr;
-use std::sync::Arc;
 use std::time::Duration;
 
-use rustls::ClientConfig;
 use tokio_postgres::Config;
 use tokio_postgres::config::{Host, SslMode, TargetSessionAttrs};
 use tokio_postgres_rustls::MakeRustlsConnect;
@@ -135,11 +133,7 @@ fn is_local(host: &Host) -> bool {
 }
 
 fn verified_by(authorities: &Path) -> Result<MakeRustlsConnect, StoreError> {
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let versions = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
-    let versions = versions.map_err(|error| URL.refuse(error.to_string()))?;
-    let config = versions.with_root_certificates(URL.roots(authorities)?).with_no_client_auth();
-    Ok(MakeRustlsConnect::new(config))
+    Ok(MakeRustlsConnect::new(URL.client_tls(Some(authorities), None)?))
 }
 
 #[cfg(test)]

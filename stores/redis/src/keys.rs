@@ -8,18 +8,9 @@
 //! ```
 //!
 //! The namespace is the hash tag, so that a namespace lies in one slot of a Redis Cluster. A register and its place in
-//! the list of its kind are one thing and cannot disagree. A packed value has its version in the first 32
-//! characters, its token in the next 16, with leading zeros so that a script compares it as text, and then its JSON.
+//! the list of its kind are one thing and cannot disagree. Values are [packed](tenure_store::kit::packed).
 
-use tenure_core::Token;
-
-use tenure_store::{Epoch, Key, Kind, Name, Value, Version};
-
-/// What is written where a register has no token.
-pub(super) const NO_TOKEN: &str = "----------------";
-const VERSION_LEN: usize = 32;
-const TOKEN_LEN: usize = 16;
-const HEADER_LEN: usize = VERSION_LEN + 1 + TOKEN_LEN + 1;
+use tenure_store::{Epoch, Key, Kind, Name};
 
 /// The hash that holds all registers of a kind.
 pub(super) fn hash(namespace: &Name, epoch: Epoch, kind: Kind) -> String {
@@ -41,27 +32,6 @@ pub(super) fn namespace_of(channel: &str) -> Option<Name> {
     Name::new(channel.strip_prefix("tenure:{")?.strip_suffix('}')?).ok()
 }
 
-/// A value as it is kept.
-pub(super) fn pack(version: Version, value: &Value) -> String {
-    match value.token {
-        Some(token) => format!("{version} {token:0TOKEN_LEN$} {}", value.json),
-        None => format!("{version} {NO_TOKEN} {}", value.json),
-    }
-}
-
-/// Undoes [`pack`]; nothing if somebody else wrote it.
-pub(super) fn unpack(packed: &[u8]) -> Option<(Version, Value)> {
-    let text = std::str::from_utf8(packed).ok()?;
-    let (header, json) = text.split_at_checked(HEADER_LEN)?;
-    let mut parts = header.split(' ');
-    let version = parts.next()?.parse().ok()?;
-    let token = match parts.next()? {
-        NO_TOKEN => None,
-        digits => Some(Token::new(digits.parse().ok()?)),
-    };
-    Some((version, Value { token, json: json.into() }))
-}
-
 /// Which register a message on the channel names; nothing if we cannot have written it.
 pub(super) fn named(namespace: &Name, message: &[u8]) -> Option<Key> {
     let text = std::str::from_utf8(message).ok()?;
@@ -74,18 +44,6 @@ pub(super) fn named(namespace: &Name, message: &[u8]) -> Option<Key> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn values_survive_packing() {
-        for token in [None, Some(Token::new(1)), Some(Token::new(1_763_230_000_123_457)), Some(Token::MAX)] {
-            let value = Value { token, json: "{\"a b\":\"é\"}".into() };
-            let packed = pack(Version::new(7), &value);
-            assert_eq!(unpack(packed.as_bytes()), Some((Version::new(7), value)), "{packed}");
-        }
-        for foreign in ["", "hello", "00000000000000000000000000000007 xxxxxxxxxxxxxxxx {}", "é"] {
-            assert_eq!(unpack(foreign.as_bytes()), None);
-        }
-    }
 
     #[test]
     fn names_are_pinned_because_other_versions_and_people_read_them() {

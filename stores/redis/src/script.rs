@@ -9,8 +9,9 @@ use tenure_core::Entropy;
 use super::error::{self, ConnectionHealth};
 use super::{STORE, keys};
 use tenure_store::entropy::KernelEntropy;
+use tenure_store::kit::packed::{entry, pack, unpack};
 use tenure_store::kit::rules::{WriteDecision, decide, refused_outright};
-use tenure_store::{Entry, Epoch, Key, Kind, Name, Outcome, Query, StoreError, Value, Write};
+use tenure_store::{Entry, Epoch, Key, Kind, Name, Outcome, Query, StoreError, Write};
 
 /// The format that this version writes, as the marker begins.
 pub(super) const FORMAT: &str = "1:";
@@ -58,9 +59,7 @@ impl<'a> Change<'a> {
             command
                 .arg(&*write.key.name())
                 .arg(write.expect.map_or(String::new(), |version| version.to_string()));
-            command.arg(
-                write.put.as_ref().map_or(String::new(), |(version, value)| keys::pack(*version, value)),
-            );
+            command.arg(write.put.as_ref().map_or(String::new(), |(version, value)| pack(*version, value)));
             command.arg(flags(write));
         }
         command
@@ -130,18 +129,13 @@ fn refusal(write: &Write, parts: Vec<Reply>) -> (StoreError, ConnectionHealth) {
     if what == "failed" {
         return error::in_script(&detail.unwrap_or_default());
     }
-    let there = detail.and_then(|packed| keys::unpack(packed.as_bytes()));
+    let there = detail.and_then(|packed| unpack(packed.as_bytes()));
     match decide(STORE, write, there.map(|(version, value)| (version, value.token))) {
         WriteDecision::Refuse(why) => (why, ConnectionHealth::Good),
         WriteDecision::Apply | WriteDecision::Conflict => {
             error::in_script("ERR refused by the server's script")
         }
     }
-}
-
-fn entry(key: &Key, packed: &[u8]) -> Entry {
-    let (version, value) = keys::unpack(packed).unwrap_or_else(Value::unreadable);
-    Entry { key: key.clone(), version, value }
 }
 
 /// What a query asks, hash by hash, and how to read the answers.

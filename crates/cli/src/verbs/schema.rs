@@ -21,15 +21,24 @@ pub fn main(common: &Common, args: &SchemaArgs) -> Result<Exit, Exit> {
         })?;
     let user = args.user.clone();
     let request = SchemaRequest { store, user, namespace: common.namespace(), fence: args.fence };
-    let text = request.text().ok_or_else(|| {
-        Exit::Usage("this build has no such store; use --fence to print the tables of fences".to_owned())
-    })?;
+    let text = request.text().ok_or_else(|| Exit::Usage(nothing_to_print(&request, &known)))?;
     if common.is_json() {
         output::json(&Document { schema: &text })?;
     } else {
         output::print(text.trim_end())?;
     }
     Ok(Exit::Done)
+}
+
+fn nothing_to_print(request: &SchemaRequest, known: &[&str]) -> String {
+    if !request.fence {
+        return "this build has no such store; use --fence to print the tables of fences".to_owned();
+    }
+    let has_fences =
+        |name: &&&str| SchemaRequest { store: (**name).to_owned(), ..request.clone() }.text().is_some();
+    let fenced: Vec<&str> = known.iter().filter(has_fences).copied().collect();
+    let others = fenced.join(", ");
+    format!("{} has no fences; use --for with the database that the work writes to: {others}", request.store)
 }
 
 /// For programs.

@@ -12,6 +12,7 @@ fn the_scheme_is_enough_and_the_rest_of_the_url_is_never_used() {
         ),
         ("rediss://:hunter2@nowhere.invalid:1/0", "ACL SETUSER app on >PASSWORD"),
         ("sqlite:/nowhere/hunter2.db", "CREATE VIEW tenure_leaders"),
+        ("etcds://me:hunter2@a,b,c/x", "etcdctl role grant-permission app --prefix=true readwrite tenure/"),
     ] {
         let named = dir.run(&["schema", "--store", url]);
         assert_eq!((named.code, named.err.as_str()), (Some(0), ""), "{url}");
@@ -33,6 +34,16 @@ fn fences_have_tables_of_their_own_for_every_database() {
         assert!(ran.out.contains(part), "{kind}: {}", ran.out);
         assert!(!ran.out.contains("tenure_registers"), "{kind}: {}", ran.out);
     }
+}
+
+#[test]
+fn a_store_without_fences_names_the_databases_that_have_them() {
+    let ran = ran(bare(&["schema", "--for", "etcd", "--fence"]).output().unwrap());
+    assert_eq!(ran.code, Some(2), "{ran:?}");
+    assert!(
+        ran.err.contains("etcd has no fences") && ran.err.contains("mysql, postgres, redis, sqlite"),
+        "{ran:?}"
+    );
 }
 
 #[test]

@@ -5,11 +5,13 @@
 //! | [`watches`] | signals to every open watch of a namespace |
 //! | [`rules`] | the clauses that every write is checked against |
 //! | [`registers`] | registers in a map, for stores that keep them in memory |
+//! | [`packed`] | a register as one text, for stores that keep keys and values |
 //! | [`thread`] | work on a thread of its own, that ends when the store is closed; waiting longer after each failure |
 //! | [`connection`] | a connection that is opened anew when it breaks, and notices another server behind it |
 //! | [`listener`] | a second connection, on which changes of others arrive |
 //! | [`liveness`] | locks that connections hold, and those of others that are watched |
 //! | [`params`] | parameters of URLs: timeouts, TLS |
+//! | [`http`] | servers that speak JSON over HTTP: connections kept open, TLS, streams of lines |
 //! | [`plaintext`] | what to say about connections that are not encrypted |
 //! | [`hash`] | numbers of locks |
 //! | [`crypto`] | the provider of cryptography |
@@ -18,8 +20,11 @@ pub mod connection;
 #[cfg(feature = "tls")]
 pub mod crypto;
 pub mod hash;
+#[cfg(feature = "http")]
+pub mod http;
 pub mod listener;
 pub mod liveness;
+pub mod packed;
 #[cfg(feature = "tls")]
 pub mod params;
 pub mod plaintext;

@@ -2,16 +2,17 @@
 //! connection is protected.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
-use rustls::RootCertStore;
-use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::{ClientConfig, RootCertStore};
 
 use crate::StoreError;
 
 /// How long an operation may take if the URL does not say.
-const TIMEOUT: Duration = Duration::from_secs(2);
+pub const TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Where systems keep the authorities that they trust.
 const SYSTEM_ROOTS: [&str; 4] = [
@@ -79,12 +80,7 @@ impl Params {
                 Err(grammar.refuse("sslmode=disable and ca= contradict each other: leave one of them out"))
             }
             (None | Some("require" | "verify-ca" | "verify-full"), Some(ca)) => Ok(Some(ca.into())),
-            (Some("require" | "verify-ca" | "verify-full"), None) => {
-                let system = SYSTEM_ROOTS.iter().map(PathBuf::from).find(|path| path.is_file());
-                let none =
-                    "this system keeps no list of trusted authorities: name one with ca=/path/to/ca.pem";
-                system.ok_or_else(|| grammar.refuse(none)).map(Some)
-            }
+            (Some("require" | "verify-ca" | "verify-full"), None) => grammar.system_authorities().map(Some),
             (Some(_), _) => Err(grammar.refuse(
                 "sslmode must be disable, or verify-full (require and verify-ca mean the same here): a connection that \
                  is only perhaps encrypted protects nothing",
@@ -121,14 +117,45 @@ impl Grammar {
         Ok(roots)
     }
 
-    fn timeout(self, text: &str) -> Result<Duration, StoreError> {
+    /// The file with the authorities that this system trusts.
+    pub fn system_authorities(self) -> Result<PathBuf, StoreError> {
+        let system = SYSTEM_ROOTS.iter().map(PathBuf::from).find(|path| path.is_file());
+        let none = "this system keeps no list of trusted authorities: name one with ca=/path/to/ca.pem";
+        system.ok_or_else(|| self.refuse(none))
+    }
+
+    /// How a client encrypts: which authorities vouch for the server (the system's if none is named), and which certificate
+    /// and key the client shows, if any.
+    pub fn client_tls(
+        self,
+        authorities: Option<&Path>,
+        identity: Option<(&str, &str)>,
+    ) -> Result<ClientConfig, StoreError> {
+        let file = authorities.map_or_else(|| self.system_authorities(), |file| Ok(file.to_owned()))?;
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let versions = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
+        let versions = versions.map_err(|error| self.refuse(error.to_string()))?;
+        let verified = versions.with_root_certificates(self.roots(&file)?);
+        let Some((cert, key)) = identity else { return Ok(verified.with_no_client_auth()) };
+        let unusable = |what: &str, file: &str, error: &dyn std::fmt::Display| {
+            self.refuse(format!("the file given as {what}= cannot be used: {file}: {error}"))
+        };
+        let chain = CertificateDer::pem_file_iter(cert).and_then(Iterator::collect::<Result<Vec<_>, _>>);
+        let chain = chain.map_err(|error| unusable("cert", cert, &error))?;
+        let secret = PrivateKeyDer::from_pem_file(key).map_err(|error| unusable("key", key, &error))?;
+        verified.with_client_auth_cert(chain, secret).map_err(|error| unusable("cert", cert, &error))
+    }
+
+    /// How long an operation may take, as a URL says it.
+    pub fn timeout(self, text: &str) -> Result<Duration, StoreError> {
         let parsed = humantime::parse_duration(&self.unescape(text)?).ok();
         parsed
             .filter(|timeout| (Duration::from_millis(50)..=Duration::from_secs(60)).contains(timeout))
             .ok_or_else(|| self.refuse("timeout must be a duration from 50ms to 60s, such as timeout=2s"))
     }
 
-    fn unescape(self, text: &str) -> Result<String, StoreError> {
+    /// A part of a URL without its %-escapes.
+    pub fn unescape(self, text: &str) -> Result<String, StoreError> {
         let mut bytes = Vec::with_capacity(text.len());
         let mut rest = text.bytes();
         while let Some(byte) = rest.next() {

@@ -117,16 +117,5 @@ macro_rules! many {
     };
 }
 
-many! { all_at_one_barrier:
-    sqlite on crate::rigs::sqlite::Sqlite,
-    redis on crate::rigs::redis::Redis,
-    postgres on crate::rigs::postgres::Postgres,
-    mysql on crate::rigs::mysql::Mysql,
-}
-
-many! { standbys_do_not_stampede:
-    sqlite on crate::rigs::sqlite::Sqlite,
-    redis on crate::rigs::redis::Redis,
-    postgres on crate::rigs::postgres::Postgres,
-    mysql on crate::rigs::mysql::Mysql,
-}
+each_rig!(many all_at_one_barrier:);
+each_rig!(many standbys_do_not_stampede:);

@@ -194,9 +194,4 @@ macro_rules! traffic {
     };
 }
 
-traffic! {
-    sqlite on crate::rigs::sqlite::Sqlite,
-    redis on crate::rigs::redis::Redis,
-    postgres on crate::rigs::postgres::Postgres,
-    mysql on crate::rigs::mysql::Mysql,
-}
+each_rig!(traffic);

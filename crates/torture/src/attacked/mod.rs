@@ -4,6 +4,7 @@
 //! about leaders. A server that does not come back is another matter, and a panic.
 
 mod data_dir;
+mod etcd;
 mod peers;
 mod redis;
 mod sql;
@@ -44,6 +45,7 @@ pub static PRIVATE_SERVERS: &[PrivateServer] = &[
     PrivateServer { name: "redis-failover", label: "Redis, Sentinel", about: "Redis with a replica and Sentinels: class C", start: |_| Box::new(redis::Failover::start()) },
     PrivateServer { name: "postgres", label: "PostgreSQL", about: "PostgreSQL", start: |data| Box::new(sql::Sql::postgres(data)) },
     PrivateServer { name: "mysql", label: "MariaDB", about: "MariaDB", start: |data| Box::new(sql::Sql::mysql(data)) },
+    PrivateServer { name: "etcd", label: "etcd", about: "Three members of etcd", start: |data| Box::new(etcd::Etcd::start(data)) },
     PrivateServer { name: "peers", label: "Peers", about: "Three members of a group of peers", start: |data| Box::new(peers::Peers::start(data)) },
 ];
 

@@ -4,6 +4,7 @@
 
 pub mod database;
 pub mod disk;
+pub mod etcd;
 pub mod galera;
 pub mod mysql;
 pub mod postgres;

@@ -1,0 +1,3 @@
+//! One rig for each store.
+
+pub(crate) mod etcd;

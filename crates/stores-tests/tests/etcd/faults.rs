@@ -1,0 +1,489 @@
+//! What an etcd cluster can do to those who use it: members that die, freeze, lose their leader or hand it on, histories that
+//! are compacted, tokens that expire, databases that are full, rights that are missing, certificates.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crate::server_kit::{certificates, get, heard, key, must, name, one, put, soon, until_it_works, version};
+use futures_util::StreamExt;
+use futures_util::stream::BoxStream;
+use rustix::process::Signal as UnixSignal;
+use tenure::store::{Class, Etcd, Fate, Key, Kind, Name, Outcome, Query, Retry, Signal, Store, Value, Write};
+use tenure::{Node, TimingSettings};
+use tenure_torture::proxy::{Direction, Proxy};
+use tenure_torture::servers::etcd::Etcd as Server;
+
+fn space() -> Name {
+    name("space")
+}
+
+fn open(server: &Server) -> Etcd {
+    Etcd::open(&format!("etcd://{}", server.hosts())).unwrap()
+}
+
+/// A user with the rights that `tenure schema` prints, which are set as it prints them.
+fn with_users(server: &Server) {
+    let user = name("app");
+    let request = tenure::schema::SchemaRequest {
+        store: "etcd".into(),
+        user,
+        namespace: name("default"),
+        fence: false,
+    };
+    let text = request.text().expect("etcd has something to set up");
+    for line in text.lines().filter(|line| line.starts_with("etcdctl ")) {
+        let line = line.replace("user add app", "user add app:secret");
+        let _ = server.ctl(&line.split(' ').skip(1).collect::<Vec<_>>());
+    }
+    for words in ["user add root:root", "user grant-role root root", "auth enable"] {
+        let _ = server.ctl(&words.split(' ').collect::<Vec<_>>());
+    }
+}
+
+/// Writes until it works: what is refused is tried again, and what is unknown is looked at.
+async fn written(store: &dyn Store, write: &Write) {
+    let writing = async {
+        loop {
+            match store.write(&space(), std::slice::from_ref(write)).await.expect("it is open").remove(0) {
+                Outcome::Applied => return,
+                Outcome::Conflict(Some(found)) if found.version == version(write) => return,
+                Outcome::Conflict(other) => panic!("another wrote: {other:?}"),
+                Outcome::Failed(error) => assert_eq!(error.retry(), Retry::Soon, "{error}"),
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    soon(writing).await;
+}
+
+async fn signalled(watch: &mut BoxStream<'static, Signal>, changed: &Key) {
+    heard(watch, |signal| matches!(signal, Signal::Changed(key) if key == changed)).await;
+}
+
+#[tokio::test]
+async fn a_group_is_class_a_and_says_what_it_is() {
+    let server = Server::start(3, &[]);
+    let described = open(&server).describe().await.unwrap();
+    assert_eq!(described.class, Class::A);
+    assert!(described.notifies, "{described:?}");
+    assert!(described.about.contains("3 members"), "{described:?}");
+    assert!(
+        described.remarks.len() == 1 && described.remarks[0].contains("authentication is off"),
+        "{described:?}"
+    );
+    let one_of_three = Etcd::open(&format!("etcd://{}", server.address(0))).unwrap();
+    let remarks = one_of_three.describe().await.unwrap().remarks;
+    assert!(remarks.iter().any(|remark| remark.contains("names 1 of 3 members")), "{remarks:?}");
+}
+
+#[tokio::test]
+async fn one_member_is_class_b_and_a_group_without_one_of_its_members_says_which() {
+    let server = Server::start(1, &[]);
+    let described = open(&server).describe().await.unwrap();
+    assert_eq!(described.class, Class::B);
+    assert!(described.remarks[0].contains("one member"), "{described:?}");
+    let mut group = Server::start(3, &[]);
+    group.stop(1);
+    let store = open(&group);
+    until_it_works(&store).await;
+    let down = format!("{} does not answer", group.address(1));
+    let remarks = store.describe().await.unwrap().remarks;
+    assert!(remarks.iter().any(|remark| remark.contains(&down)), "{remarks:?}");
+}
+
+/// Each member dies in turn; every write that was acknowledged is there, and changes go on to arrive.
+#[tokio::test]
+async fn any_member_may_die() {
+    let mut server = Server::start(3, &[]);
+    let (writer, watcher) = (open(&server), open(&server));
+    until_it_works(&watcher).await;
+    let mut watch = watcher.watch(&space());
+    let mut last: Option<Write> = None;
+    for nth in 0..3 {
+        server.stop(nth);
+        for round in 0..5 {
+            let key = key(Kind::Node, "n");
+            let write = put(&key, last.as_ref().map(version), &format!("{nth}.{round}"));
+            written(&writer, &write).await;
+            last = Some(write);
+        }
+        // Whatever happened to the watch meanwhile, the next change arrives, by itself or by looking again.
+        let extra = put(&key(Kind::Task, &format!("t{nth}")), None, "x");
+        written(&writer, &extra).await;
+        heard(&mut watch, |signal| match signal {
+            Signal::Changed(changed) => *changed == extra.key,
+            Signal::Resync => true,
+            _ => false,
+        })
+        .await;
+        server.launch_all();
+    }
+    let found = get(&watcher, &space(), &key(Kind::Node, "n")).await.unwrap();
+    assert_eq!(found.version, version(&last.unwrap()));
+}
+
+/// A frozen member answers nothing, and its connections stay open. Whoever used it turns to another, long before a lease of
+/// five seconds is over, and so does the watch.
+#[tokio::test]
+async fn a_frozen_member_is_left() {
+    let server = Server::start(3, &[]);
+    for nth in 0..3 {
+        // The only member that this handle has asked.
+        let hosts = [nth, (nth + 1) % 3, (nth + 2) % 3].map(|nth| server.address(nth).to_string());
+        let store = Etcd::open(&format!("etcd://{}", hosts.join(","))).unwrap();
+        until_it_works(&store).await;
+        let mut watch = store.watch(&space());
+        server.signal(nth, UnixSignal::STOP);
+        let write = put(&key(Kind::Node, &format!("n{nth}")), None, "x");
+        written(&store, &write).await;
+        assert!(get(&store, &space(), &write.key).await.is_some());
+        let told = put(&key(Kind::Task, &format!("t{nth}")), None, "x");
+        written(&store, &told).await;
+        heard(&mut watch, |signal| matches!(signal, Signal::Changed(_) | Signal::Resync)).await;
+        server.signal(nth, UnixSignal::CONT);
+        server.wait_for_leader();
+    }
+}
+
+/// A member that is alone has no leader: it says so, nothing is written, and its watches end instead of keeping silent.
+#[tokio::test]
+async fn a_member_without_the_others_serves_nothing() {
+    let mut server = Server::start(3, &[]);
+    let store = Etcd::open(&format!("etcd://{}", server.address(0))).unwrap();
+    until_it_works(&store).await;
+    let mut watch = store.watch(&space());
+    server.stop(1);
+    server.stop(2);
+    let told = soon(async {
+        loop {
+            let error = store.read(&space(), &one(&Key::Cluster)).await;
+            if let Err(error) = error
+                && error.to_string().contains("has no leader")
+            {
+                return error;
+            }
+        }
+    })
+    .await;
+    assert_eq!((told.fate(), told.retry()), (Fate::NotApplied, Retry::Soon), "{told}");
+    let write = put(&key(Kind::Node, "n"), None, "x");
+    match store.write(&space(), std::slice::from_ref(&write)).await.unwrap().remove(0) {
+        Outcome::Failed(error) => assert_eq!(error.fate(), Fate::NotApplied, "{error}"),
+        other => panic!("{other:?}"),
+    }
+    server.launch_all();
+    // The stream was ended, and is opened again: that is a resync.
+    heard(&mut watch, |signal| matches!(signal, Signal::Resync)).await;
+    written(&store, &write).await;
+    signalled(&mut watch, &write.key).await;
+}
+
+/// The members hand their leadership on, again and again, under writes: each is applied once.
+#[tokio::test]
+async fn leaders_of_the_members_may_change() {
+    let server = Server::start(3, &[]);
+    let store = Arc::new(open(&server));
+    let writer = store.clone();
+    let writing = tokio::spawn(async move {
+        let mut last: Option<Write> = None;
+        for round in 0..60 {
+            let write = put(&key(Kind::Node, "n"), last.as_ref().map(version), &round.to_string());
+            written(&*writer, &write).await;
+            last = Some(write);
+        }
+        last.expect("sixty")
+    });
+    for _ in 0..6 {
+        let leader = server.leader().expect("they have one");
+        let next = server.id((leader + 1) % 3).expect("it answers");
+        let mut command = server.etcdctl(&server.address(leader).to_string());
+        let moved = command.args(["move-leader", &format!("{next:x}")]).output().expect("etcdctl runs");
+        assert!(moved.status.success(), "{moved:?}");
+        server.wait_for_leader();
+    }
+    let last = writing.await.unwrap();
+    let found = get(&*store, &space(), &last.key).await.unwrap();
+    assert_eq!(found.version, version(&last));
+}
+
+/// A watch that is far behind, whose history is compacted away, says that it missed something.
+#[tokio::test]
+async fn a_history_that_is_compacted_under_a_watch_means_looking_again() {
+    let server = Server::start(1, &[]);
+    let link = Proxy::to(server.address(0));
+    let watcher = Etcd::open(&format!("etcd://{}", link.address())).unwrap();
+    until_it_works(&watcher).await;
+    let mut watch = watcher.watch(&space());
+    link.hold(Direction::Down);
+    let writer = open(&server);
+    let mut write = put(&key(Kind::History, "h"), None, "first");
+    written(&writer, &write).await;
+    for _ in 0..40 {
+        let expect = Some(version(&write));
+        write = put(&key(Kind::History, "h"), expect, &"x".repeat(200_000));
+        written(&writer, &write).await;
+    }
+    let revision = server.ctl(&["get", "x", "-w", "fields"]);
+    let revision = revision.lines().find_map(|line| line.strip_prefix("\"Revision\" : ")).unwrap();
+    let _ = server.ctl(&["compact", revision]);
+    link.heal();
+    let missed = |signal: &Signal| match signal {
+        Signal::Changed(changed) => *changed == write.key,
+        Signal::Resync => true,
+        _ => false,
+    };
+    heard(&mut watch, missed).await;
+    let last = put(&key(Kind::Task, "last"), None, "x");
+    written(&writer, &last).await;
+    signalled(&mut watch, &last.key).await;
+}
+
+/// A token that has expired, or that the members forgot when they died, is replaced by another one.
+#[tokio::test]
+async fn tokens_that_expire_are_renewed() {
+    let mut server = Server::start(1, &["--auth-token-ttl", "1"]);
+    with_users(&server);
+    let store = Etcd::open(&format!("etcd://app:secret@{}", server.address(0))).unwrap();
+    until_it_works(&store).await;
+    let mut watch = store.watch(&space());
+    let mut last: Option<Write> = None;
+    for round in 0..3 {
+        // Longer than a token lasts without being used.
+        tokio::time::sleep(Duration::from_millis(2500)).await;
+        let write = put(&key(Kind::Node, "n"), last.as_ref().map(version), &round.to_string());
+        let outcomes = store.write(&space(), std::slice::from_ref(&write)).await.unwrap();
+        assert!(matches!(outcomes[0], Outcome::Applied), "{outcomes:?}");
+        signalled(&mut watch, &write.key).await;
+        last = Some(write);
+    }
+    server.stop(0);
+    server.launch_all();
+    let write = put(&key(Kind::Task, "t"), None, "x");
+    written(&store, &write).await;
+    let later = put(&key(Kind::Task, "u"), None, "x");
+    until_it_works(&store).await;
+    written(&store, &later).await;
+    heard(&mut watch, |signal| matches!(signal, Signal::Resync)).await;
+}
+
+/// What a user may not do, or a wrong password, is told at once, with what to do, and not tried again.
+#[tokio::test]
+async fn missing_rights_are_told_and_the_least_ones_are_enough() {
+    let server = Server::start(1, &[]);
+    with_users(&server);
+    let url = |login: &str, prefix: &str| format!("etcd://{login}{}/{prefix}", server.address(0));
+    let allowed = Etcd::open(&url("app:secret@", "tenure")).unwrap();
+    let described = allowed.describe().await.unwrap();
+    assert!(described.notifies && described.class == Class::B, "{described:?}");
+    assert!(!described.remarks.iter().any(|remark| remark.contains("rights wider")), "{described:?}");
+    must(&allowed, &space(), put(&key(Kind::Node, "n"), None, "x")).await;
+    for (url, part) in [
+        (url("app:secret@", "elsewhere"), "tenure schema --for etcd"),
+        (url("app:wrong@", "tenure"), "refuses this user or password"),
+        (url("", "tenure"), "asks for a user"),
+    ] {
+        let store = Etcd::open(&url).unwrap();
+        let error = store.describe().await.unwrap_err();
+        assert!(error.to_string().contains(part), "{error}");
+        assert!(!error.to_string().contains("secret") && !error.to_string().contains("wrong@"), "{error}");
+        let write = put(&key(Kind::Node, "n"), None, "x");
+        match store.write(&space(), &[write]).await.unwrap().remove(0) {
+            Outcome::Failed(error) => assert_eq!(error.fate(), Fate::NotApplied, "{error}"),
+            other => panic!("{other:?}"),
+        }
+    }
+    let root = Etcd::open(&url("root:root@", "tenure")).unwrap();
+    let remarks = root.describe().await.unwrap().remarks;
+    assert!(remarks.iter().any(|remark| remark.contains("this user is root")), "{remarks:?}");
+    let off = Server::start(1, &[]);
+    let needless = Etcd::open(&format!("etcd://app:secret@{}", off.address(0))).unwrap();
+    let remarks = needless.describe().await.unwrap().remarks;
+    assert!(remarks.iter().any(|remark| remark.contains("authentication is off")), "{remarks:?}");
+}
+
+/// A database that is full refuses writes, says what to do, and goes on once that was done.
+#[tokio::test]
+async fn a_full_database_is_told_and_goes_on_when_there_is_room() {
+    let server = Server::start(1, &["--quota-backend-bytes", "4194304"]);
+    let store = open(&server);
+    let (mut last, mut full) = (None, None);
+    while full.is_none() {
+        let write = put(&key(Kind::History, "h"), last, &"x".repeat(300_000));
+        match store.write(&space(), std::slice::from_ref(&write)).await.unwrap().remove(0) {
+            Outcome::Applied => last = Some(version(&write)),
+            Outcome::Failed(error) => full = Some(error),
+            Outcome::Conflict(found) => panic!("{found:?}"),
+        }
+    }
+    let error = full.unwrap();
+    assert_eq!((error.fate(), error.retry()), (Fate::NotApplied, Retry::Soon), "{error}");
+    assert!(error.to_string().contains("alarm disarm"), "{error}");
+    let remarks = store.describe().await.unwrap().remarks;
+    assert!(remarks.iter().any(|remark| remark.contains("alarm NOSPACE")), "{remarks:?}");
+    let found = get(&store, &space(), &key(Kind::History, "h")).await.unwrap();
+    assert_eq!(Some(found.version), last, "what was refused is not there");
+    let revision = server.ctl(&["get", "x", "-w", "fields"]);
+    let revision = revision.lines().find_map(|line| line.strip_prefix("\"Revision\" : ")).unwrap();
+    for words in [&["compact", revision][..], &["defrag"], &["alarm", "disarm"]] {
+        let _ = server.ctl(words);
+    }
+    written(&store, &put(&key(Kind::Node, "n"), None, "x")).await;
+}
+
+/// Members that went on with what they had earlier have forgotten, and so has another cluster at the same place.
+#[tokio::test]
+async fn older_data_and_other_data_are_noticed() {
+    let mut server = Server::start(1, &[]);
+    let store = open(&server);
+    must(&store, &space(), put(&key(Kind::Node, "a"), None, "x")).await;
+    server.stop(0);
+    let kept = copy(server.data(0).unwrap().path());
+    server.launch_all();
+    until_it_works(&store).await;
+    for nth in 0..5 {
+        written(&store, &put(&key(Kind::Node, &format!("n{nth}")), None, "x")).await;
+    }
+    let mut watch = store.watch(&space());
+    server.stop(0);
+    *server.data(0).unwrap() = kept;
+    server.launch_all();
+    until_it_works(&store).await;
+    heard(&mut watch, |signal| matches!(signal, Signal::Forgot)).await;
+    let identity = store.describe().await.unwrap().identity;
+    server.stop(0);
+    *server.data(0).unwrap() = tempfile::tempdir().unwrap();
+    server.launch_all();
+    until_it_works(&store).await;
+    heard(&mut watch, |signal| matches!(signal, Signal::Forgot)).await;
+    // Made from the same names and addresses, it even has the same number.
+    assert_eq!(store.describe().await.unwrap().identity, identity);
+}
+
+fn copy(from: &std::path::Path) -> tempfile::TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    let done = std::process::Command::new("cp")
+        .arg("-a")
+        .arg(format!("{}/.", from.display()))
+        .arg(dir.path())
+        .status();
+    assert!(done.unwrap().success());
+    dir
+}
+
+/// Encrypted and verified, with and without a certificate of one's own; nothing falls back to plain text.
+#[tokio::test]
+async fn connections_are_encrypted_and_verified() {
+    let dir = certificates("root");
+    let file = |name: &str| dir.path().join(name).display().to_string();
+    let (cert, key_file, ca) = (file("server.pem"), file("server.key"), file("ca.pem"));
+    let server = Server::start(
+        1,
+        &["--cert-file", &cert, "--key-file", &key_file, "--client-cert-auth", "--trusted-ca-file", &ca],
+    );
+    let port = server.address(0).port();
+    let good = format!("etcds://localhost:{port}/tenure?ca={ca}&cert={cert}&key={key_file}");
+    let store = Etcd::open(&good).unwrap();
+    let described = store.describe().await.unwrap();
+    assert!(described.notifies && described.about.contains("etcds://"), "{described:?}");
+    must(&store, &space(), put(&key(Kind::Node, "n"), None, "x")).await;
+    for (url, part) in [
+        (format!("etcd://localhost:{port}"), "write etcds://"),
+        (format!("etcds://localhost:{port}?ca={ca}"), "add cert= and key="),
+        (
+            format!("etcds://127.0.0.1:{port}?ca={ca}&cert={cert}&key={key_file}"),
+            "certificate not valid for name",
+        ),
+        (format!("etcds://localhost:{port}?cert={cert}&key={key_file}"), "UnknownIssuer"),
+    ] {
+        let error = Etcd::open(&url).unwrap().describe().await.unwrap_err();
+        assert!(error.to_string().contains(part), "{url}: {error}");
+    }
+}
+
+/// Everything of a kind at once, in an answer that is far larger than etcd's limit for requests.
+#[tokio::test]
+async fn long_answers_come_whole() {
+    let server = Server::start(1, &[]);
+    let store = Etcd::open(&format!("etcd://{}?timeout=30s", server.address(0))).unwrap();
+    for nth in 0..12 {
+        let large = Value::of(&"x".repeat(1_000_000), None);
+        let write = put(&key(Kind::History, &format!("h{nth}")), None, "");
+        let put = Some((version(&write), large));
+        must(&store, &space(), Write { put, ..write }).await;
+    }
+    let query = Query { keys: Vec::new(), kinds: vec![(tenure::store::Epoch::new(5), Kind::History)] };
+    assert_eq!(store.read(&space(), &query).await.unwrap().len(), 12);
+}
+
+/// A hint is put where watches look, and names a register; what another program puts there means nothing.
+#[tokio::test]
+async fn people_can_read_what_is_there_and_strange_changes_mean_nothing() {
+    let server = Server::start(1, &[]);
+    let store = open(&server);
+    until_it_works(&store).await;
+    let mut watch = store.watch(&space());
+    for strange in ["", "x", "space/7/what/r", "space/7/role/r/x", " not a name/5/node/n"] {
+        let _ = server.ctl(&["put", "tenure/_changed/000", "--", strange]);
+    }
+    let write = must(&store, &space(), put(&key(Kind::Node, "n"), None, "x")).await;
+    match soon(watch.next()).await {
+        Some(Signal::Changed(changed)) => assert_eq!(changed, write.key),
+        other => panic!("{other:?}"),
+    }
+    let shown = server.ctl(&["get", "--prefix", "tenure/space/"]);
+    let expected = format!("tenure/space/5/node/n\n{} ---------------- \"x\"\n", version(&write));
+    assert_eq!(shown, expected);
+}
+
+/// A key that Tenure did not write harms no other: it is left alone, and what cannot be named is not there.
+#[tokio::test]
+async fn a_key_that_is_no_register_harms_no_other() {
+    let server = Server::start(1, &[]);
+    let store = open(&server);
+    let good = must(&store, &space(), put(&key(Kind::Node, "good"), None, "x")).await;
+    for (strange, value) in [("strange", "hello"), ("strange/deeper", "x"), ("not a name", "x"), ("", "x")] {
+        let _ = server.ctl(&["put", &format!("tenure/space/5/node/{strange}"), value]);
+    }
+    let query = Query { keys: Vec::new(), kinds: vec![(tenure::store::Epoch::new(5), Kind::Node)] };
+    let found = store.read(&space(), &query).await.unwrap();
+    let names: Vec<_> = found.iter().map(|entry| entry.key.clone()).collect();
+    assert_eq!(names, [good.key.clone(), key(Kind::Node, "strange")]);
+    assert_eq!(found[1].value, Value::unreadable().1);
+    for expect in [None, Some(version(&good))] {
+        let write = put(&key(Kind::Node, "strange"), expect, "mine");
+        match store.write(&space(), &[write]).await.unwrap().remove(0) {
+            Outcome::Conflict(Some(there)) => assert_eq!(there, found[1]),
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+/// A leader on a group goes on leading while members freeze and die, one at a time: no member is a lease's only hope.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_leader_goes_on_while_members_fail_one_at_a_time() {
+    let mut server = Server::start(3, &[]);
+    let url = format!("etcd://{}", server.hosts());
+    let settings = TimingSettings { ttl: Some(Duration::from_secs(15)), ..TimingSettings::default() };
+    let node = Node::builder(&url).name("a").timing(settings).start().await.unwrap();
+    let candidate = node.candidate("scheduler").await.unwrap();
+    let lead = soon(candidate.elected()).await.unwrap();
+    for nth in 0..3 {
+        server.signal(nth, UnixSignal::STOP);
+        let until = Instant::now() + Duration::from_secs(6);
+        while Instant::now() < until {
+            assert!(lead.check(), "led on while member {nth} was frozen");
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        server.signal(nth, UnixSignal::CONT);
+        server.wait_for_leader();
+        server.stop(nth);
+        let until = Instant::now() + Duration::from_secs(3);
+        while Instant::now() < until {
+            assert!(lead.check(), "led on while member {nth} was down");
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        server.launch_all();
+    }
+    assert!(lead.check());
+    node.stop().await;
+}

@@ -1,0 +1,7 @@
+//! The etcd store on real clusters, whose members are really killed.
+
+#[path = "../../../tenure/tests/stores/server_kit/mod.rs"]
+mod server_kit;
+
+mod conformance;
+mod faults;
