@@ -102,7 +102,7 @@ impl Members {
         let body = json(question);
         let (mut others, mut logged_in) = (self.members.len().max(2), false);
         loop {
-            let choice = *self.choice.borrow();
+            let (choice, began) = (*self.choice.borrow(), Instant::now());
             let failure = match self.ask_one(choice, effect, path, &body, until).await {
                 Ok(answer) => match serde_json::from_slice(&answer.body) {
                     Ok(read) => return Ok(read),
@@ -115,7 +115,8 @@ impl Members {
                 Then::LogIn if !logged_in && self.settings.login.is_some() => logged_in = true,
                 Then::AskAnother => {
                     self.leave(choice);
-                    others -= 1;
+                    // Members that kept the question waiting are limited by the time that it may take.
+                    others -= usize::from(began.elapsed() < self.settings.suspicion());
                     if !harmless || others == 0 || Instant::now() >= until {
                         return Err(failure.error);
                     }

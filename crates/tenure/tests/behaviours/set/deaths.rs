@@ -26,9 +26,10 @@ pub(crate) async fn a_dead_leader_is_replaced_once_although_five_followers_live<
     let last = world.leader().await;
     assert!(last.token >= next.token);
     for (nth, follower) in world.members.iter().enumerate().filter(|(nth, _)| *nth != first.nth) {
-        for value in follower.tap.written_on(&session.key) {
-            let state = value.map(|value| value.parse::<Session>().expect("a session").state);
-            assert_eq!(state, Some(SessionState::Expelled), "node-{nth} keeps nobody alive");
+        // On a slow machine the test lasts until what is over is swept away.
+        for value in follower.tap.written_on(&session.key).into_iter().flatten() {
+            let state = value.parse::<Session>().expect("a session").state;
+            assert_eq!(state, SessionState::Expelled, "node-{nth} keeps nobody alive");
         }
     }
     let verdict = world.judge();
