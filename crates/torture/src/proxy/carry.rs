@@ -204,9 +204,13 @@ impl Deliverer<'_> {
                 Flow::Lose => return Ok(false),
                 Flow::Pass if self.torn => return Err(Reset),
                 Flow::Pass => {
-                    let due = chunk.at + direction_state.delay + direction_state.jitter.mul_f64(wobble);
+                    let delay = direction_state.delay + direction_state.jitter.mul_f64(wobble);
+                    // A timer rounds up to the next millisecond, also one that is due: a link without a delay would have one.
+                    if delay.is_zero() {
+                        return Ok(true);
+                    }
                     tokio::select! {
-                        () = tokio::time::sleep_until(due) => return Ok(true),
+                        () = tokio::time::sleep_until(chunk.at + delay) => return Ok(true),
                         _ = self.weather.changed() => {}
                     }
                 }
@@ -261,5 +265,28 @@ impl Deliverer<'_> {
 impl LinkState {
     fn direction_state(&self, way: Direction) -> &DirectionState {
         &self.roads[way as usize]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Each piece used to wait for a timer that was due: a millisecond and more a hop, ten to thirty in a hand-over of peers.
+    #[tokio::test]
+    async fn a_link_without_a_delay_waits_for_no_timer() {
+        let link = ProxyLink {
+            server: SocketAddr::from(([127, 0, 0, 1], 1)),
+            weather: watch::Sender::new(LinkState::default()),
+            tally: Arc::default(),
+        };
+        let weather = link.weather.subscribe();
+        let mut deliverer = Deliverer { link: &link, way: Direction::Up, weather, torn: false };
+        let chunk = Chunk { bytes: vec![1], at: Instant::now() };
+        tokio::select! {
+            biased;
+            passes = deliverer.wait_for_its_turn(&chunk) => assert!(passes.is_ok_and(|passes| passes)),
+            () = std::future::ready(()) => panic!("a timer"),
+        }
     }
 }
