@@ -25,6 +25,7 @@ mod log;
 mod machine;
 mod member;
 mod protobuf_check;
+mod read_index;
 mod server;
 mod settings;
 mod shared;

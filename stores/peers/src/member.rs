@@ -22,6 +22,7 @@ use super::file::Fault;
 use super::frame::{Answer, Ask, GroupView, MemberView};
 use super::log::Log;
 use super::machine::{Command, Machine};
+use super::read_index;
 use super::shared::Shared;
 use super::waiting::{Proposal, Proposals, Read, Reads, Reply};
 use tenure_store::entropy::KernelEntropy;
@@ -231,8 +232,7 @@ impl Member {
     fn take(&mut self, input: Input) -> Result<(), End> {
         self.shared.taken();
         match input {
-            // What does not fit, such as a vote from a member that was removed, is not worth more than silence.
-            Input::Raft(message) => drop(self.raft.step(*message)),
+            Input::Raft(message) => self.on_message(*message),
             Input::Sent(to, true) => self.raft.report_snapshot(to, SnapshotStatus::Finish),
             Input::Sent(to, false) => self.raft.report_snapshot(to, SnapshotStatus::Failure),
             Input::Ask(ask, deadline, reply) => self.on_ask(ask, deadline, reply),
@@ -240,6 +240,14 @@ impl Member {
             Input::Stop => self.step_aside(),
         }
         Ok(())
+    }
+
+    fn on_message(&mut self, message: Message) {
+        match read_index::answer(&self.raft.raft, &message) {
+            Some(answer) => self.send(vec![answer]),
+            // What does not fit, such as a vote from a member that was removed, is not worth more than silence.
+            None => drop(self.raft.step(message)),
+        }
     }
 
     fn on_ask(&mut self, ask: Ask, deadline: Instant, reply: Reply) {
@@ -421,7 +429,17 @@ impl Member {
             self.depose();
         }
         if let Some(number) = self.reads.question(now, self.tick * 2) {
+            self.ask_how_far(number);
+        }
+    }
+
+    fn ask_how_far(&mut self, number: u128) {
+        let raft = &self.raft.raft;
+        if self.leader == raft.id {
             self.raft.read_index(number.to_le_bytes().to_vec());
+        } else {
+            let question = read_index::question(raft, self.leader, number);
+            self.send(vec![question]);
         }
     }
 
