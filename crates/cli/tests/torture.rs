@@ -85,7 +85,7 @@ fn on_postgres() {
 
 #[test]
 fn on_mariadb() {
-    round("mysql", KIND, "5");
+    was_hostile(&round("mysql", KIND, "5"));
 }
 
 /// Three members, which are killed, frozen and cut off, one or all of them.

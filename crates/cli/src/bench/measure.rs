@@ -13,6 +13,7 @@ use tenure::event::EventKind;
 use tenure::store::{Epoch, Key, Kind, SharedStore, Signal, Value, Version, Write};
 use tenure::{Candidate, Name, Node, Timing};
 
+use super::budget::{Budget, Traced};
 use super::figures::{Figures, Spread, show};
 use super::metered::{Meter, Metered};
 use super::{Bench, micros, progress};
@@ -57,24 +58,33 @@ pub(super) async fn check(bench: &Bench, figures: &mut Figures) -> Result<(), Ex
 /// From giving a role up to the successor's election, next to one notification and one write of the store.
 pub(super) async fn hand_over(bench: &Bench, figures: &mut Figures) -> Result<(), Exit> {
     progress("clean hand-over");
-    let nodes = [bench.node("bench-one", TTL).await?, bench.node("bench-two", TTL).await?];
+    let stores = [bench.store()?, bench.store()?];
+    let traced = stores.clone().map(Traced::new);
+    let nodes = [
+        bench.node_on(Arc::new(traced[0].clone()), "bench-one", TTL).await?,
+        bench.node_on(Arc::new(traced[1].clone()), "bench-two", TTL).await?,
+    ];
     let candidates = [nodes[0].candidate("hand-over").await?, nodes[1].candidate("hand-over").await?];
     let (mut tenure, mut leader) = elected(&candidates).await?;
     // They must have seen each other beat to know their order.
     tokio::time::sleep(2 * TTL).await;
-    let mut spread = Spread::new();
+    let (mut spread, mut budget) = (Spread::new(), Budget::new());
     for _ in 0..bench.rounds {
-        let started = Instant::now();
+        traced[1 - leader].take();
+        let (standby, started) = (1 - leader, Instant::now());
         drop(tenure);
-        (tenure, leader) = match candidates[1 - leader].elected().await {
-            Some(tenure) => (tenure, 1 - leader),
-            None => return Err(stopped()),
-        };
-        spread.add(micros(started.elapsed()));
+        // Where the standby stalls for long, the former leader takes the role back.
+        (tenure, leader) = elected(&candidates).await?;
+        let now = Instant::now();
+        spread.add(micros(now - started));
+        if leader == standby {
+            budget.add(started, now, &traced[standby].take());
+        }
     }
     drop(tenure);
-    let floor = floor(bench).await?;
+    let floor = floor(bench, &stores).await?;
     figures.against("clean hand-over", &spread, &floor, bench.hand_over_target());
+    figures.plain("… until notified + read + claim + read", budget.to_string(), "");
     join_all(nodes.iter().map(Node::stop)).await;
     Ok(())
 }
@@ -86,31 +96,37 @@ async fn elected(candidates: &[Candidate; 2]) -> Result<(tenure::Tenure, usize),
     }
 }
 
-/// What the store itself needs for a hand-over: a write that rings, its signal elsewhere, and a write there.
-async fn floor(bench: &Bench) -> Result<Spread, Exit> {
-    let (one, two) = (bench.store()?, bench.store()?);
-    let mut signals = two.watch(&bench.namespace);
-    hear(&one, &mut signals, &bench.namespace).await?;
-    let name = Name::new("floor").map_err(tenure::Error::from)?;
-    let key = |kind| Key::Named(Epoch::new(1), kind, name.clone());
-    let (mut notified, mut answered) = (None, None);
+/// What the store itself needs for a hand-over: a write that notifies, its signal elsewhere, and a write there. By the same
+/// handles as the hand-over, to and fro: which member of a group a handle asks decides how far its requests travel.
+async fn floor(bench: &Bench, stores: &[SharedStore; 2]) -> Result<Spread, Exit> {
+    let mut signals = [stores[0].watch(&bench.namespace), stores[1].watch(&bench.namespace)];
+    for other in [0, 1] {
+        hear(&stores[1 - other], &mut signals[other], &bench.namespace).await?;
+    }
+    // Registers of its own for each direction: a handle hears of its own writes too.
+    let name = |name: &str| Name::new(name).map_err(tenure::Error::from);
+    let names = [name("floor-to")?, name("floor-fro")?];
+    let mut expect = [None; 2];
     let mut spread = Spread::new();
-    for round in 0..u128::from(bench.rounds) {
-        let write = |kind, expect, version| {
-            let put = Some((Version::new(version), Value::of(&"floor", None)));
-            Write { key: key(kind), expect, put, notify: true, requires_lock: false }
+    for round in 0..bench.rounds {
+        let one = round as usize % 2;
+        let (other, version) = (1 - one, Version::new(u128::from(round) + 1));
+        let write = |kind| {
+            let key = Key::Named(Epoch::new(1), kind, names[one].clone());
+            let put = Some((version, Value::of(&"floor", None)));
+            Write { key, expect: expect[one], put, notify: true, requires_lock: false }
         };
-        let (notify, answer) = (2 * round + 1, 2 * round + 2);
+        let (notifies, answers) = (write(Kind::Task), write(Kind::History));
         let started = Instant::now();
-        one.write(&bench.namespace, &[write(Kind::Task, notified, notify)]).await?;
-        while let Some(signal) = signals.next().await {
-            if matches!(&signal, Signal::Changed(changed) if *changed == key(Kind::Task)) {
+        stores[one].write(&bench.namespace, std::slice::from_ref(&notifies)).await?;
+        while let Some(signal) = signals[other].next().await {
+            if matches!(&signal, Signal::Changed(changed) if *changed == notifies.key) {
                 break;
             }
         }
-        two.write(&bench.namespace, &[write(Kind::History, answered, answer)]).await?;
+        stores[other].write(&bench.namespace, &[answers]).await?;
         spread.add(micros(started.elapsed()));
-        (notified, answered) = (Some(Version::new(notify)), Some(Version::new(answer)));
+        expect[one] = Some(version);
     }
     Ok(spread)
 }

@@ -3,6 +3,7 @@
 //! It works in a scratch namespace of the store that was named, on nodes of this process; only what must die is a
 //! process of its own. Shared machines are noisy: compare ratios within one run, never milliseconds between two.
 
+mod budget;
 mod figures;
 mod measure;
 mod metered;

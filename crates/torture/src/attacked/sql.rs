@@ -193,6 +193,7 @@ impl SqlFaults for MariaDb {
         FaultKind::Flush,
         FaultKind::DeleteRows,
         FaultKind::Restore,
+        FaultKind::Neighbour,
     ];
 
     fn url(server: &DatabaseServer<Self>) -> String {

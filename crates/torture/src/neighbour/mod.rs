@@ -6,6 +6,7 @@
 //! to the judge. Whether it harmed an election the judge sees by the same rules as ever: it excuses nothing.
 
 mod forgeries;
+mod mysql;
 mod postgres;
 mod redis;
 
@@ -41,6 +42,7 @@ impl Neighbour {
         let mut this = Self(JoinSet::new());
         match url.split(':').next() {
             Some("postgres") => postgres::start(&mut this, url, forger, log).await?,
+            Some("mysql") => mysql::start(&mut this, url, forger, log).await?,
             Some("redis") => redis::start(&mut this, url, forger, log),
             _ => return Ok(None),
         }

@@ -1,0 +1,140 @@
+//! Where the time of a hand-over goes: what the standby asks the store, one request after the other.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
+
+use async_trait::async_trait;
+use tenure::store::{Entry, Kind, Layer, Name, Outcome, Query, SharedStore, Store, StoreError, Write};
+
+use super::figures::{Spread, show};
+use super::micros;
+
+/// A store that notes when each request began and was answered.
+#[derive(Debug, Clone)]
+pub(crate) struct Traced {
+    inner: SharedStore,
+    requests: Arc<Mutex<Vec<Request>>>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum RequestKind {
+    Read,
+    /// A write about a role: a claim, if a standby makes it.
+    Claim,
+    Other,
+}
+
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Request {
+    kind: RequestKind,
+    from: Instant,
+    to: Instant,
+}
+
+impl Traced {
+    pub(crate) fn new(inner: SharedStore) -> Self {
+        Self { inner, requests: Arc::default() }
+    }
+
+    /// What was asked since this was last called.
+    pub(crate) fn take(&self) -> Vec<Request> {
+        std::mem::take(&mut *self.requests.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn note(&self, kind: RequestKind, from: Instant) {
+        let request = Request { kind, from, to: Instant::now() };
+        self.requests.lock().unwrap_or_else(PoisonError::into_inner).push(request);
+    }
+}
+
+impl fmt::Display for Traced {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.inner.fmt(f)
+    }
+}
+
+#[async_trait]
+impl Layer for Traced {
+    fn inner(&self) -> &dyn Store {
+        &*self.inner
+    }
+
+    async fn read(&self, namespace: &Name, query: &Query) -> Result<Vec<Entry>, StoreError> {
+        let from = Instant::now();
+        let found = self.inner.read(namespace, query).await;
+        self.note(RequestKind::Read, from);
+        found
+    }
+
+    async fn write(&self, namespace: &Name, writes: &[Write]) -> Result<Vec<Outcome>, StoreError> {
+        let from = Instant::now();
+        let outcomes = self.inner.write(namespace, writes).await;
+        let claims = writes.iter().any(|write| write.key.kind() == Kind::Role);
+        self.note(if claims { RequestKind::Claim } else { RequestKind::Other }, from);
+        outcomes
+    }
+}
+
+/// The parts of many hand-overs: together, from giving the role up to the election.
+#[derive(Debug)]
+pub(crate) struct Budget {
+    /// Until the standby, notified, begins to read.
+    notified: Spread,
+    /// Until it claims.
+    read: Spread,
+    /// Until the claim is answered.
+    claim: Spread,
+    /// Until it is elected: it has read once more what operators ask.
+    last_read: Spread,
+}
+
+impl Budget {
+    pub(crate) fn new() -> Self {
+        Self { notified: Spread::new(), read: Spread::new(), claim: Spread::new(), last_read: Spread::new() }
+    }
+
+    /// Adds a hand-over with what the standby asked meanwhile. One that took another way counts for nothing.
+    pub(crate) fn add(&mut self, began: Instant, elected: Instant, asked: &[Request]) {
+        let Some(claim) = asked.iter().find(|request| request.kind == RequestKind::Claim) else { return };
+        let answered =
+            |read: &&Request| read.kind == RequestKind::Read && read.from >= began && read.to <= claim.from;
+        let Some(read) = asked.iter().rfind(answered) else { return };
+        self.notified.add(micros(read.from - began));
+        self.read.add(micros(claim.from - read.from));
+        self.claim.add(micros(claim.to - claim.from));
+        self.last_read.add(micros(elected - claim.to));
+    }
+}
+
+impl fmt::Display for Budget {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [notified, read, claim, last_read] =
+            [&self.notified, &self.read, &self.claim, &self.last_read].map(|part| show(part.median()));
+        write!(f, "{notified} + {read} + {claim} + {last_read}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    #[test]
+    fn a_hand_over_is_divided_into_what_the_standby_waits_for() {
+        let began = Instant::now();
+        let at = |millis| began + Duration::from_millis(millis);
+        let request = |kind, from, to| Request { kind, from: at(from), to: at(to) };
+        let asked = [
+            request(RequestKind::Read, 0, 1),
+            request(RequestKind::Other, 1, 4),
+            request(RequestKind::Read, 5, 8),
+            request(RequestKind::Claim, 9, 13),
+            request(RequestKind::Read, 13, 19),
+        ];
+        let mut budget = Budget::new();
+        budget.add(began, at(20), &asked);
+        budget.add(began, at(30), &asked[3..]);
+        assert_eq!(budget.to_string(), "5.0 ms + 4.0 ms + 4.0 ms + 7.0 ms");
+    }
+}
