@@ -221,8 +221,12 @@ impl Member {
             self.next_tick = (self.next_tick + self.tick).max(now + self.tick / 2);
             self.on_tick(now)?;
         }
-        self.ask_leader(now);
-        while self.raft.has_ready() {
+        // Asked anew after each answer: whoever waits for the next question would otherwise wait for the next input, or for a tick.
+        loop {
+            self.ask_leader(now);
+            if !self.raft.has_ready() {
+                break;
+            }
             self.on_ready()?;
         }
         self.serve_reads();
