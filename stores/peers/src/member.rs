@@ -645,4 +645,69 @@ mod tests {
         assert_eq!(StopState { follows: true, ..voted }.next(), Next::Go);
         assert_eq!(StopState { leads: false, ..leads }.next(), Next::Go, "it has no majority, or never led");
     }
+
+    /// A follower of member 2 in a group of three, whose network reaches none of them.
+    fn follower(dir: &std::path::Path) -> (Member, std::sync::mpsc::Sender<Input>, Receiver<Input>) {
+        let secret = dir.join("secret");
+        std::fs::write(&secret, super::super::trust::new_secret()).unwrap();
+        std::fs::set_permissions(&secret, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
+        let url = format!("peers://a:1,b:1,c:1?secret-file={}&election=60s", secret.display());
+        let settings = super::super::PeersSettings::parse(&url).unwrap();
+        let mut snapshot = raft::eraftpb::Snapshot::default();
+        let meta = snapshot.mut_metadata();
+        (meta.index, meta.term) = (1, 1);
+        meta.set_conf_state((vec![1, 2, 3], vec![]).into());
+        snapshot.data = Machine::default().to_bytes().into();
+        let log = Log::create(&dir.join("log"), snapshot).unwrap();
+        let (sender, inputs) = std::sync::mpsc::channel();
+        let runtime = tokio::runtime::Handle::current();
+        let shared = Arc::new(Shared::new(settings, Arc::default(), runtime, sender.clone()));
+        let mut member = Member::new(log, 1, shared).unwrap();
+        tell(&mut member, &sender, &inputs, Input::Raft(Box::new(from_leader(MessageType::MsgHeartbeat))));
+        assert_eq!(member.leader, 2);
+        (member, sender, inputs)
+    }
+
+    fn from_leader(kind: MessageType) -> Message {
+        let mut message = Message { from: 2, to: 1, term: 2, ..Message::default() };
+        message.set_msg_type(kind);
+        message
+    }
+
+    fn tell(
+        member: &mut Member,
+        sender: &std::sync::mpsc::Sender<Input>,
+        inputs: &Receiver<Input>,
+        input: Input,
+    ) {
+        sender.send(input).unwrap();
+        assert!(member.turn(inputs).is_ok());
+    }
+
+    fn read() -> (Input, tokio::sync::oneshot::Receiver<Answer>) {
+        let (reply, answer) = tokio::sync::oneshot::channel();
+        let query = tenure_store::Query { keys: vec![tenure_store::Key::Cluster], kinds: Vec::new() };
+        let ask = Ask::Read(Name::new("a").unwrap(), query);
+        (Input::Ask(ask, Instant::now() + Duration::from_secs(60), reply), answer)
+    }
+
+    /// Reads that came in while a question was out used to be asked for with the next input, or with the next tick, 50 ms later.
+    #[tokio::test]
+    async fn what_came_while_a_question_was_out_is_asked_for_as_soon_as_that_is_answered() {
+        let dir = tempfile::tempdir().unwrap();
+        let (mut member, sender, inputs) = follower(dir.path());
+        let ((first, mut answered), (second, mut waits)) = (read(), read());
+        tell(&mut member, &sender, &inputs, first);
+        let asked = member.reads.asked().expect("a question");
+        tell(&mut member, &sender, &inputs, second);
+        assert_eq!(member.reads.asked(), Some(asked), "one at a time");
+        let mut answer = from_leader(MessageType::MsgReadIndexResp);
+        answer.index = 1;
+        answer.set_entries(vec![Entry { data: asked.to_bytes().into(), ..Entry::default() }].into());
+        tell(&mut member, &sender, &inputs, Input::Raft(Box::new(answer)));
+        assert!(matches!(answered.try_recv(), Ok(Answer::Entries(_))));
+        assert!(waits.try_recv().is_err());
+        let next = member.reads.asked().expect("another question, without another input");
+        assert_ne!(next, asked);
+    }
 }

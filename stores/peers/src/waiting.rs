@@ -152,6 +152,12 @@ impl Reads {
         Some(number)
     }
 
+    /// The number of the question that was not answered yet.
+    #[cfg(test)]
+    pub(super) fn asked(&self) -> Option<u128> {
+        self.asked.map(|(number, _)| number)
+    }
+
     /// The question may be lost with the former Raft leader.
     pub(super) fn ask_again(&mut self) {
         self.asked = None;
