@@ -314,12 +314,15 @@ impl Candidacies {
         self.entries().get(name).is_some_and(|entry| entry.role.migration == Migration::Shadow)
     }
 
-    /// Every role that this node stands for, with leadership where it has it.
+    /// Every role that this node stands for, with leadership where it has it; in the shadow it has none.
     #[must_use]
     pub fn leads(&self) -> Vec<(Name, Option<Lead>)> {
-        let entries = self.entries();
-        let standing = entries.iter().filter_map(|(name, entry)| Some((name, entry.candidate.as_ref()?)));
-        standing.map(|(name, candidate)| (name.clone(), candidate.lead())).collect()
+        let lead = |(name, entry): (&Name, &RoleEntry)| {
+            let candidate = entry.candidate.as_ref()?;
+            let works = entry.role.migration != Migration::Shadow;
+            Some((name.clone(), works.then(|| candidate.lead()).flatten()))
+        };
+        self.entries().iter().filter_map(lead).collect()
     }
 }
 

@@ -51,6 +51,7 @@ pub const EVENTS: &[(&str, &str)] = &[
         "no-liveness-lock",
         "node: on-disconnect was configured, but the store does not report dropped connections",
     ),
+    ("work-restarted", "node: a worker of a role failed and is started again; `why` says how it failed"),
     ("work-failed", "node: the work of a role failed; the role was lost first"),
     (
         "work-stopped",
@@ -286,6 +287,7 @@ mod tests {
             EventKind::Missed { events: 1 },
             EventKind::StoreWeakened { why: String::new() },
             EventKind::NoLivenessLock { session },
+            EventKind::WorkRestarted { role: r(), token, worker: String::new(), why: String::new() },
             EventKind::WorkFailed { role: r(), token, worker: String::new(), why: String::new() },
             EventKind::WorkStopped { role: r(), token, cancelled: Vec::new() },
             EventKind::TaskStarted { task: n(), tick: at, token, late_ms: 0 },

@@ -1,8 +1,8 @@
 //! How long roles had no leader, by ends and beginnings that somebody measured.
 //!
-//! As long as this agent looks, it measures itself: a leader that gave up was gone when nobody was seen to lead, one that
-//! died was gone at its last beat. What happened while it could not look, because the store was gone, it takes from the
-//! history that the leaders write.
+//! As long as this agent looks, it measures itself when a leader gave up: it was gone when nobody was seen to lead. When a
+//! leader that failed was gone, and what happened while this agent could not look, it takes from the history that the
+//! leaders write.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -46,7 +46,8 @@ impl Gaps {
         let now = Instant::now();
         let absent = self.looked.map(|looked| now - looked).unwrap_or_default();
         let gap = self.roles.entry(role.clone()).or_default();
-        if gap.beat.is_some() && (gap.unseen || absent > gap.lease) {
+        // A leader that failed may live, and know better than its last beat when it stopped.
+        if gap.beat.is_some() && (failed || gap.unseen || absent > gap.lease) {
             self.unreconciled.insert(role.clone(), (gap.token, now));
             return None;
         }

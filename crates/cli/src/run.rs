@@ -244,6 +244,9 @@ impl Runner {
     /// Every descendant is reaped: the role may be given up.
     fn resign(&self, tenure: Tenure, outcome: &Outcome) {
         match outcome {
+            Outcome::Ended(ended) if self.args.restart == Restart::Never && was_interrupted(ended) => {
+                tenure.shut_down();
+            }
             Outcome::Ended(ended) if ended.exit != process::Exit::Code(0) => tenure.fail(),
             Outcome::Stopped(_) => tenure.shut_down(),
             _ => drop(tenure),
@@ -304,6 +307,13 @@ fn while_waiting(heard: &ReceivedSignal) -> Option<Exit> {
         }
         ReceivedSignal::Forward(_) | ReceivedSignal::Continue => None,
     }
+}
+
+/// Whether a person ended it at the terminal, which is the command's own: Ctrl-C (INT) or Ctrl-\ (QUIT).
+fn was_interrupted(ended: &Ended) -> bool {
+    const INT: i32 = 2;
+    const QUIT: i32 = 3;
+    matches!(ended.exit, process::Exit::Signal(INT | QUIT))
 }
 
 /// A command that cannot be executed is the user's to mend; anything else is a lost tenure, and the next one may go better.

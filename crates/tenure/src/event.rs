@@ -179,6 +179,17 @@ pub enum EventKind {
         /// The error.
         error: String,
     },
+    /// A worker failed and is started again: its restart policy forgives it.
+    WorkRestarted {
+        /// The role.
+        role: Name,
+        /// The token of the tenure.
+        token: Token,
+        /// The worker.
+        worker: String,
+        /// How it failed.
+        why: String,
+    },
     /// The work of a tenure failed. The tenure was lost first.
     WorkFailed {
         /// The role.
@@ -278,6 +289,7 @@ impl EventKind {
             | Self::LeaderDown { role, .. }
             | Self::ElectionCheck { role, .. }
             | Self::Paused { role, .. }
+            | Self::WorkRestarted { role, .. }
             | Self::WorkFailed { role, .. }
             | Self::WorkStopped { role, .. } => Some(role),
             _ => None,

@@ -144,6 +144,27 @@ fn line(event: &Event) {
             let ours = tenure_core::record::PROTOCOL;
             tracing::error!(%node, protocol, ours, "cannot take part: other nodes speak a newer protocol; upgrade this node");
         }
+        EventKind::WorkRestarted { .. }
+        | EventKind::WorkFailed { .. }
+        | EventKind::WorkStopped { .. }
+        | EventKind::TaskStarted { .. }
+        | EventKind::TaskEnded { .. }
+        | EventKind::TaskPassed { .. } => work_event(event),
+        EventKind::ElectionFailed { role, cause } => tracing::debug!(%node, %role, ?cause, "election failed"),
+        EventKind::StateChanged { role, from, to } => {
+            tracing::debug!(%node, %role, ?from, ?to, "state changed")
+        }
+        EventKind::ElectionCheck { .. } | EventKind::Missed { .. } => {}
+    }
+}
+
+/// What became of the work and the tasks of a leader.
+fn work_event(event: &Event) {
+    let node = &event.node;
+    match &event.kind {
+        EventKind::WorkRestarted { role, token, worker, why } => {
+            tracing::warn!(%node, %role, %token, worker, why, "a worker failed; it is started again");
+        }
         EventKind::WorkFailed { role, token, worker, why } => {
             tracing::error!(%node, %role, %token, worker, why, "the work failed; this node stands back for a while");
         }
@@ -159,11 +180,7 @@ fn line(event: &Event) {
         EventKind::TaskPassed { task, count, state, why, .. } => {
             tracing::info!(%node, %task, count, %state, why, "ticks passed over");
         }
-        EventKind::ElectionFailed { role, cause } => tracing::debug!(%node, %role, ?cause, "election failed"),
-        EventKind::StateChanged { role, from, to } => {
-            tracing::debug!(%node, %role, ?from, ?to, "state changed")
-        }
-        EventKind::ElectionCheck { .. } | EventKind::Missed { .. } => {}
+        _ => {}
     }
 }
 

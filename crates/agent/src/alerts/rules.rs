@@ -211,6 +211,14 @@ const SHIPPED: &[Shipped] = &[
         without_store: true,
     },
     Shipped {
+        name: "work-failing",
+        condition: "sum by (role) (increase(P_work_failures_total[15m])) > 2",
+        hold: 0,
+        severity: Severity::Warning,
+        summary: "the work of {role} failed {value} times in 15 minutes",
+        without_store: false,
+    },
+    Shipped {
         name: "tasks-missed",
         condition: "increase(P_ledger_missed_total[15m]) > 0",
         hold: 0,
@@ -295,6 +303,7 @@ mod tests {
         ("store-forgot", "store_forgot_total", "node", [0.0, 1.0]),
         ("store-weakened", "store_weakened", "node", [0.0, 1.0]),
         ("loop-hangs", "loop_turned_seconds", "node", [1.0, 31.0]),
+        ("work-failing", "work_failures_total", "role", [2.0, 5.0]),
         ("tasks-missed", "ledger_missed_total", "task", [3.0, 4.0]),
         ("tasks-failed", "ledger_failures_total", "task", [3.0, 4.0]),
     ];

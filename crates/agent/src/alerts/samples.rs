@@ -23,6 +23,11 @@ pub const STORE_SERIES: &[(&str, &str, &str)] = &[
     ("is_leader", "role, node", "of other nodes, from the store: 1 for the leader, 0 for candidates"),
     ("elections_total", "role, node", "of other nodes, as far as this agent has seen them"),
     ("failovers_total", "role, node", "of other nodes, as far as this agent has seen them"),
+    (
+        "work_failures_total",
+        "role, node",
+        "of other nodes, as far as this agent has seen them: tenures that ended because the work failed",
+    ),
 ];
 
 /// Every metric that a condition may name, without a prefix.

@@ -105,12 +105,14 @@ fn store_series(seen: &Observation, app: &App, speaks: &[String]) -> Vec<SeriesV
             all.push(found("silence_ratio", labels([("node", node.node.as_str())]), ratio));
         }
     }
-    for (role, node, elections, failovers) in
-        app.metrics.others().into_iter().filter(|(_, node, ..)| silent(node))
-    {
-        let labels = labels([("role", role.as_str()), ("node", node.as_str())]);
-        all.push(found("elections_total", labels.clone(), elections as f64));
-        all.push(found("failovers_total", labels, failovers as f64));
+    for ((role, node), counts) in app.metrics.others() {
+        if node.as_ref().is_some_and(|node| !silent(node)) {
+            continue;
+        }
+        let labels = labels([("role", role.as_str()), ("node", node.as_ref().map_or("", Name::as_str))]);
+        all.push(found("elections_total", labels.clone(), counts.elections as f64));
+        all.push(found("failovers_total", labels.clone(), counts.failovers as f64));
+        all.push(found("work_failures_total", labels, counts.work_failures as f64));
     }
     all
 }

@@ -234,7 +234,7 @@ url = "https://hooks.example.test/hunter2"
     let [none, often, shipped @ ..] = &config.alerting.rules[..] else { panic!("{config:?}") };
     assert_eq!((none.hold, none.severity.as_str()), (Duration::from_secs(30), "critical"));
     assert_eq!((often.notify[0].target.as_str(), often.notify[0].channel.as_deref()), ("chat", Some("#ops")));
-    assert_eq!(shipped.len(), 11);
+    assert_eq!(shipped.len(), 12);
     assert!(shipped.iter().all(|rule| rule.shipped && rule.notify.len() == 2));
     let notices = config.notices.join("\n");
     for part in ["[[alerts]] (FORGE) became [[alert]]", "alert frequent_failovers", "1500 in 5m"] {
@@ -253,7 +253,7 @@ url = "https://hooks.example.test/hunter2"
     let own = layered(own, &[], &[]).unwrap().alerting.rules;
     assert_eq!(
         (own.len(), own[0].shipped, own[0].without_store, own[0].summary.as_str()),
-        (11, false, true, "x")
+        (12, false, true, "x")
     );
     assert_eq!((own[0].patience.cool_down.as_secs(), own[0].patience.repeat.as_secs()), (1, 2));
 }

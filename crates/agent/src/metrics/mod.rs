@@ -21,7 +21,7 @@ use prometheus_client::registry::Registry;
 use tenure::event::EventKind;
 use tenure::operator::{ClusterChange, ClusterSnapshot, NodeState, RoleReport, RoleState};
 use tenure::store::{Fate, StoreError};
-use tenure::{Event, Name, StartReason};
+use tenure::{EndReason, Event, Name, StartReason};
 
 use super::alerts::AlertManager;
 use super::candidacies::Candidacies;
@@ -32,7 +32,11 @@ pub use text::ExpositionFormat;
 
 /// Every metric: its name after the prefix, its type, its meaning.
 pub const METRICS: &[(&str, &str, &str)] = &[
-    ("is_leader", "gauge", "1 if this node leads the role now, by its deadline; 0 if it is a candidate"),
+    (
+        "is_leader",
+        "gauge",
+        "1 if this node leads the role now, by its deadline; 0 if it is a candidate, and in shadow mode",
+    ),
     ("elections_total", "counter", "tenures of this node, by role"),
     ("tenure_seconds", "gauge", "age of the current tenure of this node; 0 without one"),
     (
@@ -57,7 +61,7 @@ pub const METRICS: &[(&str, &str, &str)] = &[
     ),
     ("roles", "gauge", "roles of the cluster by state, as this agent sees them"),
     ("nodes", "gauge", "nodes of the cluster by state, as this agent sees them"),
-    ("leading", "gauge", "roles that this node leads now"),
+    ("leading", "gauge", "roles that this node leads now; none in shadow mode"),
     ("in_doubt", "gauge", "1 from the first failed beat to the next that succeeds"),
     ("doubts_total", "counter", "how often in_doubt became 1"),
     ("beat_seconds", "histogram", "latency of the store for each beat of this node"),
@@ -88,6 +92,11 @@ pub const METRICS: &[(&str, &str, &str)] = &[
         "store_weakened",
         "gauge",
         "1 if the store became able to lose acknowledged writes since this node started; see `tenure doctor`",
+    ),
+    (
+        "work_failures_total",
+        "counter",
+        "failures of the work of this node, by role: it did not start, died, hung, panicked or failed its health check; each start counts",
     ),
     ("task_runs_total", "counter", "runs of scheduled tasks that this node started, by task"),
     ("task_failures_total", "counter", "runs that failed or timed out"),
@@ -209,6 +218,7 @@ struct Counts {
     state: Mutex<State>,
     elections: Family<RoleLabel, Counter>,
     failovers: Family<RoleLabel, Counter>,
+    work_failures: Family<RoleLabel, Counter>,
     events: Family<EventLabel, Counter>,
     in_doubt: Counter,
     forgot: Counter,
@@ -223,8 +233,10 @@ struct State {
     alert_manager: Option<Arc<AlertManager>>,
     loop_turned: Option<tenure::Node>,
     gaps: Gaps,
-    /// Elections and fail-overs of other nodes, by role and node.
-    others: std::collections::BTreeMap<(Name, Name), (u64, u64)>,
+    /// Of other nodes, by role and node; of one whose tenure was too short to be seen there is no name.
+    others: std::collections::BTreeMap<(Name, Option<Name>), OthersCounts>,
+    /// The last tenure of this node in each role.
+    own_tokens: std::collections::BTreeMap<Name, tenure::Token>,
     /// Roles that nobody leads because their leader gave them up, or stopped.
     given_up: std::collections::BTreeSet<Name>,
     snapshot: Arc<ClusterSnapshot>,
@@ -232,6 +244,17 @@ struct State {
     elected: std::collections::BTreeMap<Name, Instant>,
     doubtful: bool,
     weakened: bool,
+}
+
+/// What an agent has seen of another node in a role.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct OthersCounts {
+    /// Its tenures.
+    pub elections: u64,
+    /// Those that followed a leader which failed.
+    pub failovers: u64,
+    /// Those that ended because its work failed.
+    pub work_failures: u64,
 }
 
 impl Metrics {
@@ -245,6 +268,7 @@ impl Metrics {
             state: Mutex::default(),
             elections: Family::default(),
             failovers: Family::default(),
+            work_failures: Family::default(),
             events: Family::default(),
             in_doubt: Counter::default(),
             forgot: Counter::default(),
@@ -282,14 +306,11 @@ impl Metrics {
         self.counts.state().alert_manager = Some(alert_manager.clone());
     }
 
-    /// Elections and fail-overs of other nodes, as far as this agent has seen them: role, node, how many of each.
+    /// What other nodes did, as far as this agent has seen it, by role and node. A tenure that was over before it was
+    /// seen has no node.
     #[must_use]
-    pub fn others(&self) -> Vec<(Name, Name, u64, u64)> {
-        let state = self.counts.state();
-        let all = state.others.iter().map(|((role, node), (elections, failovers))| {
-            (role.clone(), node.clone(), *elections, *failovers)
-        });
-        all.collect()
+    pub fn others(&self) -> Vec<((Name, Option<Name>), OthersCounts)> {
+        self.counts.state().others.iter().map(|(key, counts)| (key.clone(), *counts)).collect()
     }
 
     /// Counts an event of this node.
@@ -299,8 +320,9 @@ impl Metrics {
         self.counts.events.get_or_create(&EventLabel { event: kind }).inc();
         let mut state = self.counts.state();
         match &event.kind {
-            EventKind::Elected { role, .. } => {
+            EventKind::Elected { role, token, .. } => {
                 state.elected.insert(role.clone(), Instant::now());
+                state.own_tokens.insert(role.clone(), *token);
                 self.counts.series_of(&self.counts.elections, role, &state).inc();
             }
             EventKind::Lost { role, .. } => _ = state.elected.remove(role),
@@ -310,6 +332,9 @@ impl Metrics {
             }
             EventKind::Certain { .. } | EventKind::SessionOpened { .. } => state.doubtful = false,
             EventKind::StoreWeakened { .. } => state.weakened = true,
+            EventKind::WorkRestarted { role, .. } | EventKind::WorkFailed { role, .. } => {
+                self.counts.series_of(&self.counts.work_failures, role, &state).inc();
+            }
             EventKind::TaskEnded { task, took_ms, .. } => {
                 let known =
                     state.candidacies.as_ref().map_or(0, |candidacies| candidacies.counters().known());
@@ -384,7 +409,12 @@ impl Counts {
 
     fn changed(&self, change: &ClusterChange, state: &mut State, now: &ClusterSnapshot) {
         match change {
-            ClusterChange::Vacant { role, .. } => _ = state.given_up.insert(role.clone()),
+            ClusterChange::Vacant { role, reason, former, token } => {
+                state.given_up.insert(role.clone());
+                if *reason == Some(EndReason::WorkFailed) && state.own_tokens.get(role) != Some(token) {
+                    state.others.entry((role.clone(), former.clone())).or_default().work_failures += 1;
+                }
+            }
             ClusterChange::StoreForgot { .. } => _ = self.forgot.inc(),
             ClusterChange::LeaderLost { role, .. } => _ = state.given_up.remove(role),
             ClusterChange::LeaderChanged { role, leader, reason: Some(reason), former, .. } => {
@@ -415,9 +445,9 @@ impl Counts {
     /// Whose tenure it is, and whether it followed a leader that failed.
     fn count(&self, role: &Name, leader: &Name, failed: bool, state: &mut State) {
         if *leader != self.node {
-            let (elections, failovers) = state.others.entry((role.clone(), leader.clone())).or_default();
-            *elections += 1;
-            *failovers += u64::from(failed);
+            let counts = state.others.entry((role.clone(), Some(leader.clone()))).or_default();
+            counts.elections += 1;
+            counts.failovers += u64::from(failed);
         } else if failed {
             self.series_of(&self.failovers, role, state).inc();
         }
@@ -445,8 +475,9 @@ impl Collector for ScrapeCollector {
         let mine = state.candidacies.as_ref().map(|candidacies| candidacies.leads()).unwrap_or_default();
         // Prometheus sees no increase of a series that begins with its first event.
         for (role, _) in &mine {
-            drop(self.counts.series_of(&self.counts.elections, role, &state));
-            drop(self.counts.series_of(&self.counts.failovers, role, &state));
+            for family in [&self.counts.elections, &self.counts.failovers, &self.counts.work_failures] {
+                drop(self.counts.series_of(family, role, &state));
+            }
         }
         let leading = mine.iter().filter(|(_, lead)| lead.is_some()).count();
         let age = state.looked.unwrap_or(self.counts.began).elapsed();
@@ -456,6 +487,7 @@ impl Collector for ScrapeCollector {
         }
         counters(&mut to, "elections", &self.counts.elections)?;
         counters(&mut to, "failovers", &self.counts.failovers)?;
+        counters(&mut to, "work_failures", &self.counts.work_failures)?;
         let by_state = |states: Vec<(String, usize)>| -> Vec<(StateLabel, f64)> {
             states.into_iter().map(|(state, count)| (StateLabel { state }, count as f64)).collect()
         };

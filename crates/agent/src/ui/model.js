@@ -52,7 +52,7 @@ export function start() {
   follow();
   every(() => Math.min(1000, Math.max(300, (model.cluster?.ttl_ms ?? 5000) / 5)), lookAtNodes);
   every(() => 1000, lookAtRoles);
-  setInterval(ageRoles, 250);
+  setInterval(age, 250);
   every(() => 5000, lookAtTheRest);
 }
 
@@ -127,8 +127,9 @@ function silence(role) {
   return Number.isFinite(beat) ? now() - beat : NaN;
 }
 
-/** A row is as old as its beat: past a lease no lease vouches for its leader, whether or not the agent answers. */
-function ageRoles() {
+/** A row is as old as its beat: past a lease no lease vouches for a leader or a node, whether or not the agent answers. */
+function age() {
+  ageNodes();
   let aged = 0;
   for (const [name, role] of model.roles) {
     const silent = role.state === "led" ? silence(role) : NaN;
@@ -140,6 +141,12 @@ function ageRoles() {
   if (!aged) return;
   loaded = 0;
   tell("roles");
+}
+
+function ageNodes() {
+  const past = [...model.nodes.values()].filter((node) => node.state === "live" && now() - node.beatAt > node.ttl_ms);
+  for (const node of past) model.nodes.set(node.node, { ...node, state: "unknown", leads: 0 });
+  if (past.length) tell("nodes");
 }
 
 /** How many roles there are in each state. */

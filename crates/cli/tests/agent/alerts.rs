@@ -4,18 +4,19 @@ use rustix::process::Signal;
 use serde_json::{Value, json};
 use tenure_torture::servers::free_port;
 
+use crate::duty::{Place, calm, noting, shell};
 use crate::hook::Hook;
 use crate::kit::{Agent, Store, eventually, tenure};
 
 /// Rules without patience, and somebody who is told.
-fn alerting(hook: &Hook, rules: &str) -> String {
+pub(crate) fn alerting(hook: &Hook, rules: &str) -> String {
     let url = hook.url();
     format!(
         "[alerting]\ninterval = \"200ms\"\ndefaults = false\n[[notify]]\nname = \"hook\"\nurl = \"{url}\"\ntimeout = \"30s\"\n{rules}"
     )
 }
 
-fn rule(name: &str, condition: &str, more: &str) -> String {
+pub(crate) fn rule(name: &str, condition: &str, more: &str) -> String {
     format!(
         "[[alert]]\nname = \"{name}\"\ncondition = \"{condition}\"\nseverity = \"critical\"\ncool-down = \"0s\"\nrepeat = \"0s\"\n{more}\n"
     )
@@ -209,4 +210,80 @@ fn whoever_told_people_last_tells_that_the_store_is_gone() {
     eventually("it is over, and that is told", || hook.heard("store-unseen", "resolved") >= 1);
     hook.assert_once();
     assert_eq!(node, ["a", "b"][telling]);
+}
+
+/// A role with a command, whose node does not stand back for long.
+fn role_with(role: &str, command: &str) -> String {
+    format!(
+        "[[role]]\nname = \"{role}\"\ncool-down = \"50ms\"\n[[work]]\nname = \"w-{role}\"\nrole = \"{role}\"\n\
+         backoff = \"10ms\"\n{command}"
+    )
+}
+
+/// A command that is not there, one that fails, one that ends although it should not: three causes, three roles. One
+/// that fails once is started again, and no target is told.
+#[test]
+fn work_that_never_starts_or_keeps_failing_raises_an_alert() {
+    let (store, place, hook) = (Store::file(), Place::new(), Hook::start());
+    let once = format!(
+        "{}; test $(wc -l < {f}) -ge 2 && exec sleep 600; exit 1",
+        noting(&place.file("once"), "x"),
+        f = place.file("once").display()
+    );
+    let roles = [
+        role_with("absent", "command = [\"/does/not/exist\"]\n"),
+        role_with("failing", &shell("echo no luck >&2; exit 3")),
+        role_with("ending", &shell("true")),
+        role_with("once", &shell(&once)),
+    ];
+    let told = alerting(&hook, "").replace("defaults = false", "defaults = true");
+    let agent = calm(&store, "a", &format!("{told}{}", roles.concat()));
+    let onlooker = calm(&store, "onlooker", &told);
+    let firing = |agent: &Agent| -> Vec<(Value, String)> {
+        let alert = alert(agent, "work-failing");
+        let instances = alert["instances"].as_array().unwrap().iter();
+        let of = |one: &Value| (one["labels"]["role"].clone(), one["summary"].as_str().unwrap().to_owned());
+        instances.map(of).collect()
+    };
+    for agent in [&agent, &onlooker] {
+        eventually("the alert fires for all three", || firing(agent).len() == 3);
+        for (role, summary) in firing(agent) {
+            assert!(["absent", "failing", "ending"].contains(&role.as_str().unwrap()), "{role}");
+            assert!(
+                summary.starts_with(&format!("the work of {} failed ", role.as_str().unwrap())),
+                "{summary}"
+            );
+        }
+    }
+    eventually("a target is told", || hook.heard("work-failing", "firing") >= 1);
+    eventually("it has failed once", || place.lines("once").len() == 2 && agent.leads("once"));
+    assert_eq!(agent.metric("tenure_work_failures_total{role=\"once\"}"), Some(1.0));
+    assert!(agent.metric("tenure_work_failures_total{role=\"absent\"}") > Some(2.0));
+    let mut events = agent.stream("/v1/events?recent=1000", None);
+    let mut first = |kind: &str, role: &str| {
+        std::iter::repeat_with(|| events.until(kind)).find(|one| one["role"] == role).unwrap()
+    };
+    let restarted = first("work-restarted", "failing");
+    assert_eq!(restarted["worker"], "w-failing");
+    assert!(
+        restarted["why"].as_str().unwrap().contains("code 3") && restarted["token"].is_u64(),
+        "{restarted}"
+    );
+    let failed = first("work-failed", "absent");
+    assert!(failed["why"].as_str().unwrap().contains("/does/not/exist"), "{failed}");
+    eventually("the log says so", || {
+        crate::duty::told(&agent, &["a worker failed; it is started again", "role=once "])
+    });
+}
+
+/// A task whose command is not there fails at each tick: the alert for tasks says so.
+#[test]
+fn a_task_that_never_starts_raises_an_alert() {
+    let (store, hook) = (Store::file(), Hook::start());
+    let told = alerting(&hook, "").replace("defaults = false", "defaults = true");
+    let task = "[[role]]\nname = \"jobs\"\n[[task]]\nname = \"absent\"\nevery = \"200ms\"\ncommand = [\"/does/not/exist\"]\n";
+    let agent = calm(&store, "a", &format!("{told}{task}"));
+    eventually("the alert fires", || alert(&agent, "tasks-failed")["state"] == "firing");
+    assert_eq!(alert(&agent, "tasks-failed")["instances"][0]["summary"], "runs of absent failed");
+    eventually("a target is told", || hook.heard("tasks-failed", "firing") == 1);
 }

@@ -287,6 +287,10 @@ async fn an_agent_or_a_store_that_is_lost_is_said_and_comes_back() {
     first.process.signal(Signal::STOP);
     browser.says("role-state", "unknown").await;
     browser.says("role-leader", "unknown; web-1").await;
+    browser.run("location.hash = 'nodes/node/web-1'").await;
+    browser.says("node-state", "unknown").await;
+    browser.says("nodes", "unknown").await;
+    browser.run("location.hash = 'roles/role/scheduler'").await;
     first.process.signal(Signal::CONT);
     browser.says("role-state", "led").await;
 

@@ -30,12 +30,14 @@ struct TestStore {
     /// Members of a group of peers that only store.
     members: Vec<Process>,
     kept: Option<TempDir>,
+    /// A process of others that keeps a file to itself.
+    locker: Option<Process>,
     dir: TempDir,
 }
 
 impl TestStore {
     fn on(store: Store) -> Self {
-        Self { store, members: Vec::new(), kept: None, dir: TempDir::new().unwrap() }
+        Self { store, members: Vec::new(), kept: None, locker: None, dir: TempDir::new().unwrap() }
     }
 
     fn peers() -> Self {
@@ -55,22 +57,37 @@ impl TestStore {
         store_under_test
     }
 
-    /// Nobody gets an answer any more. PostgreSQL is stopped, the others are frozen.
+    /// Nobody gets an answer any more. PostgreSQL is stopped, a file is locked by another program, the others are frozen.
     fn take_away(&mut self) {
         match &mut self.store {
             Store::Postgres(server) => self.kept = Some(server.crash()),
+            Store::File(dir) => self.locker = Some(locked(&dir.path().join("t.db"))),
             store => store.freeze(true),
         }
         self.members.iter().skip(1).for_each(|member| member.signal(Signal::STOP));
     }
 
     fn give_back(&mut self) {
+        self.locker = None;
         match (&mut self.store, self.kept.take()) {
             (Store::Postgres(server), Some(dir)) => server.launch(dir),
             (store, _) => store.freeze(false),
         }
         self.members.iter().skip(1).for_each(|member| member.signal(Signal::CONT));
     }
+}
+
+/// A program that does not know of Tenure, in the middle of a write of its own.
+fn locked(file: &Path) -> Process {
+    let script = "import sqlite3, sys\n\
+                  c = sqlite3.connect(sys.argv[1], isolation_level=None, timeout=60)\n\
+                  c.execute('BEGIN EXCLUSIVE')\nopen(sys.argv[2], 'w').close()\nsys.stdin.read()";
+    let held = file.with_extension("held");
+    let mut command = std::process::Command::new("python3");
+    let process = Process::spawn(command.args(["-c", script]).arg(file).arg(&held).stdin(Stdio::piped()));
+    eventually("the file is locked", || held.exists());
+    std::fs::remove_file(held).unwrap();
+    process
 }
 
 /// What an agent said of the role, and when it was asked.
@@ -288,6 +305,7 @@ impl OutageTest {
         let told = nanos(&began["began"]) - nanos(&ended["ended"]);
         let off = Duration::from_nanos(u64::try_from((seen - told).abs()).unwrap());
         let allowed = BEAT + 2 * listener.stall();
+        self.assert_printed(to, told);
         assert!(
             off <= allowed,
             "the witness saw a gap of {seen} ns, history tells {told} ns ({off:?} off, {allowed:?} allowed): {ended} {began}; worker from {} to {}",
@@ -295,6 +313,17 @@ impl OutageTest {
             wall_of(first)
         );
         Duration::from_nanos(u64::try_from(seen).unwrap())
+    }
+
+    /// The command prints the same gap as the API tells, which the dashboard draws.
+    fn assert_printed(&self, token: u64, gap: i128) {
+        let socket = &self.onlooker.socket;
+        let ran = tenure().arg("--agent").arg(socket).args(["history", "job", "--format", "json"]).output();
+        let printed: Value = serde_json::from_slice(&ran.unwrap().stdout).unwrap();
+        let tenures = printed["tenures"].as_array().unwrap();
+        let tenure = tenures.iter().find(|tenure| tenure["token"] == token).unwrap();
+        let (shown, told) = (i128::from(tenure["gap_ms"].as_u64().unwrap()), gap / 1_000_000);
+        assert!((shown - told).abs() <= 1, "{told} ms between two tenures: {tenure}");
     }
 
     /// Nobody said that the role is led under a token longer than a lease after the last sign of life under it.
@@ -317,15 +346,16 @@ impl OutageTest {
     fn outage(&mut self, listener: &Listener) -> Duration {
         let before = self.until_led(0);
         self.store_under_test.take_away();
+        // A file that another program writes can still be read: agents see that the leader does not beat.
+        let readable = matches!(self.store_under_test.store, Store::File(_));
+        let state = if readable { "silent" } else { "unknown" };
         for (name, agent) in self.agents() {
-            eventually(&format!("{name} does not know who leads"), || {
-                agent.role("job")["state"] == "unknown"
-            });
+            eventually(&format!("{name} says {state}"), || agent.role("job")["state"] == state);
         }
         let led = self.spans()[&before.token].1;
         eventually("some leases pass", || witness::now() - led > 3 * u64::try_from(TTL.as_nanos()).unwrap());
         for (name, agent) in self.agents() {
-            asked_in_every_way(name, agent);
+            asked_in_every_way(name, agent, state);
         }
         self.store_under_test.give_back();
         self.until_led(before.token);
@@ -367,24 +397,23 @@ impl OutageTest {
     }
 }
 
-/// The API, the metrics, the alerts and the commands agree that nobody knows who leads.
-fn asked_in_every_way(name: &str, agent: &Agent) {
+/// The API, the metrics, the alerts and the commands agree that nobody is known to lead.
+fn asked_in_every_way(name: &str, agent: &Agent, state: &str) {
     let role = agent.role("job");
-    assert_eq!((&role["state"], &role["leader"]), (&"unknown".into(), &Value::Null), "{name}: {role}");
+    let unknown = state == "unknown";
+    assert_eq!((&role["state"], role["leader"].is_null()), (&state.into(), unknown), "{name}: {role}");
     assert!(
         role["seen_ms_ago"].as_u64().unwrap() + role["last_beat_ms_ago"].as_u64().unwrap() > 1000,
         "{role}"
     );
     let leader = agent.get("/leader/job");
-    assert_eq!((leader.status, &leader.json()["leader"]), (503, &Value::Null), "{name}: {leader:?}");
+    assert_eq!((leader.status, leader.json()["here"].as_bool()), (503, Some(false)), "{name}: {leader:?}");
+    assert!(!unknown || leader.json()["leader"].is_null(), "{name}: {leader:?}");
     let cluster = agent.get("/v1/cluster").json();
-    assert_eq!(
-        (&cluster["health"], &cluster["roles"]["unknown"]),
-        (&"unhealthy".into(), &1.into()),
-        "{cluster}"
-    );
+    assert_eq!((&cluster["health"], &cluster["roles"][state]), (&"unhealthy".into(), &1.into()), "{cluster}");
     assert_eq!(agent.metric("tenure_roles{state=\"led\"}"), Some(0.0), "{name}");
-    assert_eq!(agent.metric("tenure_roles{state=\"unknown\"}"), Some(1.0), "{name}");
+    assert_eq!(agent.metric(&format!("tenure_roles{{state=\"{state}\"}}")), Some(1.0), "{name}");
+    assert_eq!(agent.metric("tenure_leading"), Some(0.0), "{name}");
     assert_eq!(agent.metric("tenure_led{role=\"job\"}"), Some(0.0), "{name}");
     eventually("the alert", || {
         let alerts = agent.get("/v1/alerts").json();
@@ -397,18 +426,20 @@ fn asked_in_every_way(name: &str, agent: &Agent) {
             format!("{}{}", String::from_utf8_lossy(&ran.stdout), String::from_utf8_lossy(&ran.stderr));
         (ran.status.code(), text)
     };
+    let (says, probed) = if unknown {
+        (
+            "job is unknown, because the store was last reached",
+            "the leader of job is unknown: the store was last reached",
+        )
+    } else {
+        ("job is silent", "not here: ")
+    };
     let (code, text) = run(&["status", "--require-leader"]);
-    assert!(
-        code == Some(1) && text.contains("job is unknown, because the store was last reached"),
-        "{name}: {text}"
-    );
+    assert!(code == Some(1) && text.contains(says), "{name}: {text}");
     let (code, text) = run(&["probe", "leader", "job"]);
-    assert!(
-        code == Some(1) && text.contains("the leader of job is unknown: the store was last reached"),
-        "{name}: {text}"
-    );
+    assert!(code == Some(1) && text.contains(probed) && !text.contains("it leads"), "{name}: {text}");
     let (_, text) = run(&["top", "--once"]);
-    assert!(text.contains("1 unknown") && !text.contains("1 led"), "{name}: {text}");
+    assert!(text.contains(&format!("1 {state}")) && !text.contains("1 led"), "{name}: {text}");
 }
 
 /// What the parts of a play are made of: each returns how long nobody led.
@@ -455,10 +486,10 @@ fn what_agents_on_peers_say_is_what_happened() {
     run_steps(TestStore::peers(), ALL);
 }
 
-/// A file is not away, and whoever is frozen in the middle of a commit holds up everybody: another story.
+/// Whoever is frozen in the middle of a commit to a file holds up everybody: another story.
 #[test]
 fn what_agents_on_a_file_say_is_what_happened() {
-    run_steps(TestStore::on(Store::file()), &[OutageTest::death]);
+    run_steps(TestStore::on(Store::file()), &[OutageTest::outage, OutageTest::death]);
 }
 
 /// Nobody waits for the store to be told how the agent is.

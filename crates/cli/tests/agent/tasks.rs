@@ -164,6 +164,11 @@ fn migration_goes_step_by_step() {
     eventually("it knows that it leads", || agent.get("/leader/jobs").json()["shadow"] == true);
     let answer = agent.get("/leader/jobs");
     assert!(answer.status == 503 && answer.json()["here"] == false, "{answer:?}");
+    for series in ["is_leader", "tenure_seconds", "lease_remaining_seconds"] {
+        let series = format!("tenure_{series}{{role=\"jobs\"}}");
+        assert_eq!(agent.metric(&series), Some(0.0), "{series}: the shadow never leads");
+    }
+    assert_eq!(agent.metric("tenure_leading"), Some(0.0));
     let probed =
         tenure().arg("--agent").arg(&agent.socket).args(["probe", "leader", "jobs"]).output().unwrap();
     let said = String::from_utf8_lossy(&probed.stderr);
@@ -173,6 +178,7 @@ fn migration_goes_step_by_step() {
     assert!(place.lines("work").is_empty() && place.lines("task").is_empty(), "nothing runs");
     switch("migration = \"on\"");
     eventually("all runs", || !place.lines("work").is_empty() && !place.lines("task").is_empty());
+    assert_eq!(agent.metric("tenure_is_leader{role=\"jobs\"}"), Some(1.0));
     let token = |line: &str| line.rsplit(' ').next().unwrap().parse::<u64>().unwrap();
     assert!(token(&place.lines("work")[0]) > skipped["token"].as_u64().unwrap(), "another tenure");
     switch("static-leader = \"b\"");

@@ -97,6 +97,23 @@ fn ctrl_z_gives_the_terminal_to_the_shell_and_fg_gives_it_back() {
     assert_eq!(std::fs::read_to_string(terminal.dir.file("log")).unwrap(), "up\nready\none\ntwo\n");
 }
 
+/// The command has the terminal, and Ctrl-C reaches it alone: it did not fail, a person ended it.
+#[test]
+fn ctrl_c_is_a_stop_and_no_failure_of_the_work() {
+    let mut terminal = Terminal::shell();
+    terminal.run(LONG);
+    terminal.type_in("\u{3}");
+    terminal.says("session over", 1);
+    // The history is written after the fact.
+    wait_until("the end of the tenure is on record", || {
+        let mut history = terminal.dir.tenure();
+        let told = history.args(["history", "--format", "json"]).output().expect("it runs").stdout;
+        let told = String::from_utf8_lossy(&told).into_owned();
+        assert!(!told.contains("work-failed"), "{told}");
+        told.contains("\"reason\":\"shutdown\"").then_some(())
+    });
+}
+
 /// Nobody leads with a stopped program for longer than a lease: its command ends, and the next node takes over.
 #[test]
 fn a_leader_that_stays_stopped_loses_its_role_and_campaigns_again_in_the_foreground() {

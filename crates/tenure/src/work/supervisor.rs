@@ -11,6 +11,7 @@ use tokio::time::{Instant, sleep, timeout};
 use super::worker::{HealthCheck, WorkerBody};
 use super::{RestartPolicy, WorkError, Worker, WorkerContext};
 use crate::driver::panic_text;
+use crate::event::EventKind;
 
 /// The longest pause between two starts of a worker.
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
@@ -102,10 +103,13 @@ impl WorkerSupervisor<'_> {
             }
             match (self.worker.restart, outcome) {
                 (RestartPolicy::Always, Ok(())) => {
-                    self.wait_before_restart("it ended too often".to_owned()).await?
+                    let pause = self.restart_pause("it ended too often")?;
+                    self.wait(pause).await;
                 }
                 (RestartPolicy::Always | RestartPolicy::OnFailure, Err(why)) => {
-                    self.wait_before_restart(why).await?
+                    let pause = self.restart_pause(&why)?;
+                    self.publish_restart(why);
+                    self.wait(pause).await;
                 }
                 (RestartPolicy::OnFailure | RestartPolicy::Never, Ok(())) => return Ok(()),
                 (RestartPolicy::Never, Err(why)) => return Err(WorkerFailure::Died(why)),
@@ -163,8 +167,8 @@ impl WorkerSupervisor<'_> {
         }
     }
 
-    /// Waits before the next start, or gives up.
-    async fn wait_before_restart(&mut self, why: String) -> Result<(), WorkerFailure> {
+    /// How long to wait before the next start; an error if it was started too often.
+    fn restart_pause(&mut self, why: &str) -> Result<Duration, WorkerFailure> {
         let (most, window) = self.worker.limit;
         let now = Instant::now();
         while self.restarts.front().is_some_and(|at| now.duration_since(*at) > window) {
@@ -176,12 +180,21 @@ impl WorkerSupervisor<'_> {
             return Err(WorkerFailure::Died(text));
         }
         self.restarts.push_back(now);
-        let pause = self.worker.backoff.saturating_mul(1 << lately.min(16)).min(LONGEST_PAUSE);
+        Ok(self.worker.backoff.saturating_mul(1 << lately.min(16)).min(LONGEST_PAUSE))
+    }
+
+    async fn wait(&self, pause: Duration) {
         tokio::select! {
             () = self.context.stopping() => {}
             () = sleep(pause) => {}
         }
-        Ok(())
+    }
+
+    /// Told before the pause, which may be long.
+    fn publish_restart(&self, why: String) {
+        let (role, token) = (self.context.lead().role().clone(), self.context.token());
+        let worker = self.worker.name.clone();
+        self.context.node().publish_in_order(EventKind::WorkRestarted { role, token, worker, why });
     }
 }
 
