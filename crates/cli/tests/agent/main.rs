@@ -5,6 +5,7 @@ mod alerts_page;
 mod api;
 mod browser;
 mod campaign;
+mod catalogue;
 mod client;
 mod dashboard;
 mod deploy;

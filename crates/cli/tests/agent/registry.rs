@@ -185,9 +185,8 @@ impl Layer for Hanging {
     }
 }
 
-/// A hung loop is not alive, and cannot claim to lead.
-#[tokio::test(flavor = "multi_thread")]
-async fn a_loop_that_hangs_is_seen_from_outside() {
+/// An agent without sockets whose loop can be made to hang; it leads.
+async fn hanging_agent() -> (Arc<App>, Arc<AtomicBool>) {
     let mut layers = Layers::default();
     layers.flag("timing.ttl", "500ms");
     layers.flag("role[0].name", "job");
@@ -203,20 +202,51 @@ async fn a_loop_that_hangs_is_seen_from_outside() {
     let metrics = Metrics::new(&config.metrics, node.name(), node.namespace(), &StoreMeter::default());
     let app = App::new(config.clone(), node, metrics, Arc::new(Events::new(10)));
     app.candidacies.sync(&config.roles).await.unwrap();
-    let role = Name::new("job").unwrap();
-    let leads = || app.candidacies.lead(&role).is_some();
+    tokio::task::block_in_place(|| eventually("it leads", || leads(&app)));
+    (app, hang)
+}
+
+fn leads(app: &App) -> bool {
+    app.candidacies.lead(&Name::new("job").unwrap()).is_some()
+}
+
+fn exposition(app: &App) -> String {
+    app.metrics.text(tenure_agent::metrics::ExpositionFormat::Prometheus)
+}
+
+/// A hung loop is not alive, and cannot claim to lead.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_loop_that_hangs_is_seen_from_outside() {
+    let (app, hang) = hanging_agent().await;
     let runtime = tokio::runtime::Handle::current();
     let livez = || runtime.block_on(queries::livez(State(app.clone()))).0;
     tokio::task::block_in_place(|| {
-        eventually("it leads", leads);
         assert_eq!(app.stalled(), None);
         hang.store(true, Ordering::Release);
-        eventually("it does not lead", || !leads());
-        let text = app.metrics.text(tenure_agent::metrics::ExpositionFormat::Prometheus);
+        eventually("it does not lead", || !leads(&app));
+        let text = exposition(&app);
         assert!(text.contains("tenure_is_leader{role=\"job\"} 0"), "{text}");
         eventually("it is not alive", || livez() == StatusCode::SERVICE_UNAVAILABLE);
         hang.store(false, Ordering::Release);
-        eventually("it is alive again, and leads", || livez() == StatusCode::OK && leads());
+        eventually("it is alive again, and leads", || livez() == StatusCode::OK && leads(&app));
     });
     app.node.stop().await;
+}
+
+/// What is exposed while all is well, and once the loop has hung for so long.
+pub(crate) fn exposed_by_a_loop_that_hangs(hung: Duration) -> [String; 2] {
+    tokio::runtime::Runtime::new().unwrap().block_on(async {
+        tokio::spawn(async move {
+            let (app, hang) = hanging_agent().await;
+            let well = exposition(&app);
+            hang.store(true, Ordering::Release);
+            tokio::task::block_in_place(|| eventually("it hangs", || app.node.since_loop_turn() > hung));
+            let texts = [well, exposition(&app)];
+            hang.store(false, Ordering::Release);
+            app.node.stop().await;
+            texts
+        })
+        .await
+        .unwrap()
+    })
 }
