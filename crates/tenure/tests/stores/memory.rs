@@ -25,7 +25,7 @@ impl Harness for InMemory {
     }
 }
 
-mod memory {
+mod conformance {
     use super::*;
 
     tenure::conformance!(InMemory(Memory::new()));

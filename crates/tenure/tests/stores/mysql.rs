@@ -16,7 +16,7 @@ use tenure::store::{Class, Fate, Kind, Mysql, Retry, SharedStore, Signal, Write,
 use tenure_torture::servers::free_port;
 use tenure_torture::servers::mysql::{DATABASE, PASSWORD};
 
-mod mysql {
+mod conformance {
     use super::*;
 
     tenure::conformance!(OneServer::new());

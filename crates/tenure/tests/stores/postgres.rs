@@ -12,7 +12,7 @@ use tempfile::TempDir;
 use tenure::store::{Class, Fate, Kind, Outcome, Postgres, Retry, SharedStore, Signal, Store, Write, open};
 use tenure_torture::servers::postgres::pgbouncer;
 
-mod postgres {
+mod conformance {
     use super::*;
 
     tenure::conformance!(OneServer::new());

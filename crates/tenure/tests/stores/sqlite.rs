@@ -54,7 +54,7 @@ impl Holder for Doomed {
     }
 }
 
-mod sqlite {
+mod conformance {
     use super::*;
 
     tenure::conformance!(OneFile::new());
