@@ -17,6 +17,7 @@
 
 pub mod bounds;
 pub mod engine;
+pub mod hash;
 pub mod id;
 pub mod io;
 pub mod key;

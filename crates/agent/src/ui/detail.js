@@ -77,11 +77,11 @@ export function gate(shown, ...pairs) {
 
 function roleParts(name) {
   const facts = el("dl", "facts");
-  const [state, leader, token, office] = [["State", "role-state"], ["Leader", "role-leader"], ["Token", "role-token"], ["Leads for", "role-duration"]].map(([title, item]) => fact(facts, title, item));
+  const [state, leader, token, duration] = [["State", "role-state"], ["Leader", "role-leader"], ["Token", "role-token"], ["Leads for", "role-duration"]].map(([title, item]) => fact(facts, title, item));
   const left = fact(facts, "Lease left", "role-lease").appendChild(bar());
   const note = el("p", "note", [], { "data-item": "role-note" });
   const candidates = el("ol", "", [], { "data-item": "candidates" });
-  const deeds = el("ul", "", [], { "data-item": "role-audit" });
+  const entries = el("ul", "", [], { "data-item": "role-audit" });
   const acts = {
     transfer: button("transfer", "Transfer…", () => ask("transfer", name), "primary"),
     step: button("step-down", "Step down…", () => ask("step-down", name)),
@@ -92,7 +92,7 @@ function roleParts(name) {
   const why = reasons();
   const all = [
     facts, note, el("div", "buttons", Object.values(acts)), why,
-    section("Candidates", candidates), past.holder, section("Audit", deeds),
+    section("Candidates", candidates), past.holder, section("Audit", entries),
   ];
   return {
     all,
@@ -110,7 +110,7 @@ function roleParts(name) {
       text(note, notes.join("; "));
       text(candidates, ...(role.candidates.length ? role.candidates.map((node) => el("li", "", node)) : [el("p", "faint", "no other candidates")]));
       const done = (pastOf(name)?.audit ?? []).toReversed();
-      text(deeds, ...(done.length ? done.map(deed) : [el("p", "faint", "no entries")]));
+      text(entries, ...(done.length ? done.map(entry) : [el("p", "faint", "no entries")]));
       acts.pause.hidden = !!role.paused;
       acts.resume.hidden = !role.paused;
       const nobody = role.paused ? "it is paused" : !role.leader && "it has no leader";
@@ -122,7 +122,7 @@ function roleParts(name) {
       const role = model.roles.get(name);
       if (!role) return;
       const when = role.since ? `${span(Date.now() - Date.parse(role.since))}, since ${clock(Date.parse(role.since))}` : "—";
-      text(office, role.leader ? when : role.since && role.token ? `no leader for ${when}` : "no leader yet");
+      text(duration, role.leader ? when : role.since && role.token ? `no leader for ${when}` : "no leader yet");
       lease(left, role.leader ? leaseLeft(role.leader) : NaN, model.nodes.get(role.leader)?.ttl_ms);
       past.tick();
     },
@@ -171,7 +171,7 @@ function alertParts(name) {
 
 export const section = (title, ...kids) => el("section", "", [el("h3", "", title), ...kids]);
 
-function deed(done) {
+function entry(done) {
   return el("li", "", [el("span", "faint", `${clock(Date.parse(done.at))} `), `${done.by}: ${done.act}${done.node ? ` to ${done.node}` : ""}${done.why ? `, ${done.why}` : ""}`]);
 }
 

@@ -82,12 +82,12 @@ const ACTS = {
 
 /** Asks whether, and why; then asks the agent. */
 export function ask(what, name) {
-  const deed = ACTS[what];
-  by("confirm-title").textContent = deed.title(name);
-  by("confirm-text").textContent = deed.text(name);
-  by("confirm-yes").textContent = deed.yes;
-  const [words, , options] = choiceOf(deed, name);
-  by("confirm-to-label").hidden = !options.length && !deed.to;
+  const action = ACTS[what];
+  by("confirm-title").textContent = action.title(name);
+  by("confirm-text").textContent = action.text(name);
+  by("confirm-yes").textContent = action.yes;
+  const [words, , options] = choiceOf(action, name);
+  by("confirm-to-label").hidden = !options.length && !action.to;
   by("confirm-to-name").textContent = words;
   by("confirm-to").replaceChildren(...options.map((to) => el("option", "", to, { value: to })));
   by("confirm-why").value = "";
@@ -96,33 +96,33 @@ export function ask(what, name) {
   by("confirm-yes").disabled = false;
   by("confirm-form").onsubmit = (event) => {
     event.preventDefault();
-    confirmed(deed, name);
+    confirmed(action, name);
   };
   by("confirm").showModal();
-  by(deed.to ? "confirm-to" : "confirm-why").focus();
+  by(action.to ? "confirm-to" : "confirm-why").focus();
 }
 
 /** What is to be chosen: a word for it, what the agent calls it, and what there is. */
-const choiceOf = (deed, name) => deed.choice ?? ["To", "to", deed.to ? model.roles.get(name)?.candidates ?? [] : []];
+const choiceOf = (action, name) => action.choice ?? ["To", "to", action.to ? model.roles.get(name)?.candidates ?? [] : []];
 
-async function confirmed(deed, name) {
+async function confirmed(action, name) {
   const who = by("confirm-by").value.trim();
   localStorage.setItem("tenure-by", who);
   const body = { why: by("confirm-why").value.trim() };
   if (who) body.by = who;
-  if (deed.to || deed.choice) body[choiceOf(deed, name)[1]] = by("confirm-to").value;
+  if (action.to || action.choice) body[choiceOf(action, name)[1]] = by("confirm-to").value;
   if (!body.why) return fault("Enter a reason: it is kept in the audit trail.");
   by("confirm-yes").disabled = true;
   by("confirm-yes").textContent = "Asking…";
   try {
-    const answer = await deed.send(name, body);
+    const answer = await action.send(name, body);
     by("confirm").close();
     toast(answer?.message ?? "Done");
   } catch (error) {
     fault(error.message || "the agent does not answer");
   }
   by("confirm-yes").disabled = false;
-  by("confirm-yes").textContent = deed.yes;
+  by("confirm-yes").textContent = action.yes;
   lookNow();
   lookAtAudit();
 }

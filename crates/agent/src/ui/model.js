@@ -1,5 +1,5 @@
 // The cluster as this page knows it. Everything is loaded once; then events say what to look at again, and what events
-// do not tell is looked at now and then. Whoever shows something listens.
+// do not tell is looked at now and then. Views listen to it.
 
 import { colour } from "./dom.js";
 import { get, stream, Lost, Refused } from "./api.js";
@@ -18,7 +18,7 @@ export const model = {
   names: [],
   nodes: new Map(),
   events: [],
-  deeds: [],
+  audit: [],
   tasks: null,
   alerts: null,
   history: new Map(),
@@ -188,7 +188,7 @@ async function lookAtTheRest() {
   // First what the agent knows without its store.
   model.alerts = (await get("/v1/alerts")).alerts;
   tell("alerts");
-  model.deeds = (await get("/v1/audit")).entries.reverse();
+  model.audit = (await get("/v1/audit")).entries.reverse();
   tell("audit");
   await lookAtTasks();
 }
@@ -246,7 +246,7 @@ function heard(id, event) {
   if (event.role && event.scope === "cluster") {
     dirty.add(event.role);
     lookSoon();
-    // The book is written a moment after the fact.
+    // History is written a moment after the fact.
     setTimeout(() => { model.history.delete(event.role); tell("history"); }, 400);
     setTimeout(() => { model.history.delete(event.role); tell("history"); }, 2500);
   }

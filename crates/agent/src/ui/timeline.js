@@ -1,4 +1,4 @@
-// Tenures on an axis of time. One window of time for all lanes that share it; a gap is coloured by how long nobody led.
+// Tenures on an axis of time. One window of time for all lanes that share it; a gap is coloured by how long the role had no leader.
 
 import { by, el, clock, colour, span } from "./dom.js";
 import { model } from "./model.js";
@@ -6,7 +6,7 @@ import { model } from "./model.js";
 const LEAST = 50, MOST = 400 * 24 * 3600_000;
 const STEPS = [10, 20, 50, 100, 200, 500, 1e3, 2e3, 5e3, 1e4, 15e3, 3e4, 6e4, 12e4, 3e5, 6e5, 9e5, 18e5, 36e5, 72e5, 108e5, 216e5, 432e5, 864e5, 1728e5, 6048e5, 2592e6];
 
-/** A window of time: it ends now until somebody moves it. */
+/** A window of time: it ends now until the reader moves it. */
 export class Window {
   constructor(redraw) {
     this.length = 15 * 60_000;
@@ -113,14 +113,14 @@ export function axis(shown, win) {
   shown.replaceChildren(...ticks);
 }
 
-/** The book is written a moment after the fact: who leads now is known before. */
+/** History is written a moment after the fact: who leads now is known before. */
 function upToDate(name, tenures) {
   const role = model.roles.get(name);
   if (!role?.leader || role.token <= (tenures.at(-1)?.token ?? 0)) return tenures;
   return [...tenures, { token: role.token, node: role.leader, began: role.since, ended: null, reason: null }];
 }
 
-/** Until when anything is known of a role: nobody can say that a tenure goes on that no lease vouches for. */
+/** Until when anything is known of a role: a tenure that no lease vouches for may be over. */
 function known(name) {
   const at = model.lostSince ? model.lostAt : Date.now();
   const role = model.roles.get(name);
@@ -132,8 +132,8 @@ function known(name) {
 export const measured = (tenure) => ({ "last-beat": ", by its last beat", successor: ", by its successor" })[tenure.measured] ?? "";
 
 /** What happened, as spans of time: tenures, and the gaps between them. */
-export function spans(role, book) {
-  const tenures = upToDate(role, book);
+export function spans(role, history) {
+  const tenures = upToDate(role, history);
   const found = [];
   const present = known(role);
   tenures.forEach((tenure, index) => {
@@ -199,7 +199,7 @@ export function legend(shown) {
   shown.dataset.ttl = ttl;
   const entry = (cls, text) => el("span", "", [el("i", cls), text]);
   shown.replaceChildren(
-    el("span", "", "Nobody led for"),
+    el("span", "", "No leader for"),
     entry("short", `less than ${span(ttl / 2)}`),
     entry("long", `up to ${span(2.5 * ttl)}`),
     entry("worst", "longer"),

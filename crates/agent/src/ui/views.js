@@ -19,14 +19,14 @@ export function search(text) {
   drawAll();
 }
 
-/** What roles are sorted by. Those in trouble come first, unless somebody wants another order. */
+/** What roles are sorted by. Those in trouble come first, unless the reader wants another order. */
 const TROUBLE = ["silent", "unknown", "vacant", "paused", "led"];
 const ORDERS = {
   trouble: (role) => TROUBLE.indexOf(role.state),
   role: () => 0,
   leader: (role) => role.leader ?? "",
   token: (role) => role.token,
-  office: (role) => (role.leader ? Date.parse(role.since) : Infinity),
+  duration: (role) => (role.leader ? Date.parse(role.since) : Infinity),
   lease: (role) => (role.leader ? leaseLeft(role.leader) || 0 : -1),
 };
 
@@ -72,14 +72,14 @@ function fillHour(shown, role) {
 const since = (role) => (role.since ? Date.now() - Date.parse(role.since) : NaN);
 
 function fillRole(row, role) {
-  const [name, state, leader, token, office, left, past, next] = row.children;
+  const [name, state, leader, token, duration, left, past, next] = row.children;
   say(name, role.role);
   replacePill(state, role.state);
   const vacant = role.since && role.token ? `none for ${span(since(role))}` : "none";
   say(leader, role.leader ?? (role.last_leader ? `was ${role.last_leader}` : vacant));
   leader.classList.toggle("faint", !role.leader);
   say(token, role.token ? String(role.token) : "—");
-  say(office, role.leader ? span(since(role)) : "—");
+  say(duration, role.leader ? span(since(role)) : "—");
   fillHour(past, role);
   lease(left, role.leader ? leaseLeft(role.leader) : NaN, model.nodes.get(role.leader)?.ttl_ms);
   say(next, role.candidates.length ? role.candidates.join(", ") : "none");
@@ -93,7 +93,7 @@ function replacePill(cell, state) {
 function roleList() {
   return new List(holder("roles"), {
     label: "Roles",
-    head: [["Role", "", "role"], ["State", "", "trouble"], ["Leader", "", "leader"], ["Token", "right", "token"], ["Leads for", "", "office"], ["Lease left", "", "lease"], ["Last hour", "wide"], ["Candidates", "wide"]],
+    head: [["Role", "", "role"], ["State", "", "trouble"], ["Leader", "", "leader"], ["Token", "right", "token"], ["Leads for", "", "duration"], ["Lease left", "", "lease"], ["Last hour", "wide"], ["Candidates", "wide"]],
     sort: sortBy,
     make: (row) => {
       const left = bar();
@@ -235,21 +235,21 @@ function auditList() {
     label: "Audit",
     head: [["When"], ["Who"], ["Action"], ["Subject"], ["Reason"]],
     make: (row) => { row.dataset.item = "audit-entry"; cells(row, el("span", "num faint"), el("span"), el("span", "name"), el("span"), el("span")); },
-    fill: (row, deed) => {
+    fill: (row, entry) => {
       const [when, who, did, to, why] = row.children;
-      say(when, clock(Date.parse(deed.at)));
-      say(who, deed.by);
-      say(did, deed.act);
-      say(to, deed.node ? `${deed.subject} → ${deed.node}` : deed.subject);
-      say(why, deed.why);
+      say(when, clock(Date.parse(entry.at)));
+      say(who, entry.by);
+      say(did, entry.act);
+      say(to, entry.node ? `${entry.subject} → ${entry.node}` : entry.subject);
+      say(why, entry.why);
     },
-    open: (deed) => model.roles.has(deed.subject) && open("role", deed.subject),
-    key: (deed) => `${deed.at} ${deed.subject}`,
+    open: (entry) => model.roles.has(entry.subject) && open("role", entry.subject),
+    key: (entry) => `${entry.at} ${entry.subject}`,
     empty: () => "The audit trail is empty.",
   });
 }
 
-const deeds = () => model.deeds.filter((deed) => !wanted.text || [deed.by, deed.act, deed.subject, deed.why].some(has));
+const entries = () => model.audit.filter((entry) => !wanted.text || [entry.by, entry.act, entry.subject, entry.why].some(has));
 
 /** Whatever an alert calls it. */
 const first = (thing, ...keys) => keys.map((key) => thing[key]).find((value) => value !== undefined && value !== null) ?? "";
@@ -371,7 +371,7 @@ function stateChips() {
   }));
 }
 
-const ITEMS = { roles, nodes, timeline: roles, events, audit: deeds, tasks: () => named(model.tasks), alerts };
+const ITEMS = { roles, nodes, timeline: roles, events, audit: entries, tasks: () => named(model.tasks), alerts };
 
 /** Shows a view again, if it is in sight. */
 export function draw(view) {

@@ -123,7 +123,7 @@ async fn timeline(browser: &Browser) {
     browser.click("tab-timeline").await;
     browser.says("timeline", "scheduler").await;
     browser.says("lane", "mailer").await;
-    browser.says("legend", "Nobody led for").await;
+    browser.says("legend", "No leader for").await;
     browser.says("zoom", "the last").await;
     browser.click("zoom-all").await;
     // The window moves on with the time: all there is, each time it is looked at.

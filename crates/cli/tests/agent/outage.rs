@@ -19,7 +19,8 @@ use tempfile::TempDir;
 use tenure_torture::servers::free_port;
 use tenure_torture::witness::{self, Beat};
 
-use crate::kit::{Agent, Process, Store, eventually, tenure, try_ask, write_private};
+use crate::browser::{Browser, Size};
+use crate::kit::{Agent, Process, Store, eventually, port, tenure, try_ask, write_private};
 
 const TTL: Duration = Duration::from_secs(2);
 const BEAT: Duration = Duration::from_millis(400);
@@ -177,7 +178,9 @@ impl OutageTest {
                 command.args(["--set", &ttl]).env("WITNESS_DIRECTORY", store_under_test.dir.path());
             })
         };
-        let onlooker = launch("onlooker", "[alerting]\ninterval = \"200ms\"\n");
+        let page =
+            "[alerting]\ninterval = \"200ms\"\n[http]\nlisten = [\"127.0.0.1:0\"]\nloopback = \"read\"\n";
+        let onlooker = launch("onlooker", page);
         let candidates = ["a", "b"].map(|name| (name, launch(name, &work()))).into();
         let test = Self { store_under_test, candidates, onlooker };
         test.until_led(0);
@@ -291,9 +294,58 @@ fn until_told(agent: &Agent, token: u64, reason: &str, measured: &str) {
     }
 }
 
+/// What the witness saw between the tenures under two tokens.
+struct Gap {
+    length: Duration,
+    before: u64,
+    after: u64,
+}
+
+/// A part of a lane: a tenure or a gap, its words, and where it begins and how wide it is.
+type DrawnPart = (String, String, f64, f64);
+
+/// What the dashboard draws of the role, all of it at one moment.
+async fn drawn(port: u16, gaps: usize) -> Vec<DrawnPart> {
+    let browser = Browser::open(&format!("http://127.0.0.1:{port}/#timeline"), Size::Desk).await;
+    let row = "[...document.querySelectorAll('#timeline [data-item=lane]')].find((row) => row.innerText.startsWith('job'))";
+    let all = "document.querySelector('#timeline [data-item=zoom-all]').click()";
+    browser.until(&format!("({all}, {row}?.querySelectorAll('[data-kind=gap]').length >= {gaps})")).await;
+    let part = "[e.dataset.kind, e.dataset.tip, parseFloat(e.style.left), parseFloat(e.style.width)]";
+    let parts =
+        browser.run(&format!("return [...{row}.querySelectorAll('[data-kind]')].map((e) => {part})")).await;
+    browser.close().await;
+    serde_json::from_value(parts).unwrap()
+}
+
 impl OutageTest {
+    /// The timeline draws each gap as long as the witness saw it, between the two tenures, and says why the first one ended.
+    fn assert_drawn(&self, gaps: &[Gap], allowed: Duration) {
+        let runtime = tokio::runtime::Runtime::new().unwrap();
+        let parts = runtime.block_on(drawn(port(&self.onlooker), gaps.len()));
+        let place = |token: u64| {
+            let named = format!(", token {token}\n");
+            let found = parts.iter().position(|(kind, words, ..)| kind == "tenure" && words.contains(&named));
+            found.unwrap_or_else(|| panic!("token {token} is not drawn: {parts:?}"))
+        };
+        let began = |token: u64| nanos(&tenure_of(&self.onlooker, token)["began"]) as f64 / 1e9;
+        for Gap { length, before, after } in gaps {
+            let (from, to) = (place(*before), place(*after));
+            let scale = (began(*after) - began(*before)) / (parts[to].2 - parts[from].2);
+            let [(kind, words, _, wide)] = &parts[from + 1..to] else {
+                panic!("{before} to {after}: {parts:?}")
+            };
+            let off = (wide * scale - length.as_secs_f64()).abs();
+            assert!(
+                kind == "gap" && off <= allowed.as_secs_f64() + 2.0 * scale.abs(),
+                "drawn {off} s off {length:?}, {allowed:?} and two pixels of {scale} s allowed: {parts:?}"
+            );
+            let reason = tenure_of(&self.onlooker, *before)["reason"].as_str().unwrap().to_owned();
+            assert!(words.contains(&reason), "{words:?} does not say {reason}");
+        }
+    }
+
     /// The gap between two tenures is as long in the history as the witness saw it.
-    fn assert_gap(&self, from: u64, listener: &Listener) -> Duration {
+    fn assert_gap(&self, from: u64, listener: &Listener) -> Gap {
         let spans = self.spans();
         let to = *spans.range(from + 1..).next().unwrap().0;
         let beats = self.beats();
@@ -312,7 +364,7 @@ impl OutageTest {
             wall_of(spans[&from].1),
             wall_of(first)
         );
-        Duration::from_nanos(u64::try_from(seen).unwrap())
+        Gap { length: Duration::from_nanos(u64::try_from(seen).unwrap()), before: from, after: to }
     }
 
     /// The command prints the same gap as the API tells, which the dashboard draws.
@@ -343,7 +395,7 @@ impl OutageTest {
     }
 
     /// The store is gone for longer than a lease. Everybody says so, in every way in which they can be asked.
-    fn outage(&mut self, listener: &Listener) -> Duration {
+    fn outage(&mut self, listener: &Listener) -> Gap {
         let before = self.until_led(0);
         self.store_under_test.take_away();
         // A file that another program writes can still be read: agents see that the leader does not beat.
@@ -364,7 +416,7 @@ impl OutageTest {
     }
 
     /// A leader is killed: another one follows, and says by what it knows when the first one ended.
-    fn death(&mut self, listener: &Listener) -> Duration {
+    fn death(&mut self, listener: &Listener) -> Gap {
         let before = self.until_led(0);
         let index = self.candidates.iter().position(|(name, _)| *name == before.node).unwrap();
         let pids = family(self.candidates[index].1.process.id());
@@ -377,7 +429,7 @@ impl OutageTest {
     }
 
     /// A leader is frozen with its work, and wakes up when another one leads.
-    fn freeze(&mut self, listener: &Listener) -> Duration {
+    fn freeze(&mut self, listener: &Listener) -> Gap {
         let before = self.until_led(0);
         let (_, agent) = self.candidates.iter().find(|(name, _)| *name == before.node).unwrap();
         let pids = family(agent.process.id());
@@ -442,17 +494,19 @@ fn asked_in_every_way(name: &str, agent: &Agent, state: &str) {
     assert!(text.contains(&format!("1 {state}")) && !text.contains("1 led"), "{name}: {text}");
 }
 
-/// What the parts of a play are made of: each returns how long nobody led.
-type OutageStep = fn(&mut OutageTest, &Listener) -> Duration;
+/// What the parts of a play are made of: each returns when nobody led.
+type OutageStep = fn(&mut OutageTest, &Listener) -> Gap;
 
 /// Plays these acts, and holds what was said meanwhile against what the witness saw.
 fn run_steps(store_under_test: TestStore, steps: &[OutageStep]) {
     let mut test = OutageTest::set(store_under_test);
     let listener = Listener::start(&test.agents());
     let before = test.onlooker.metric("tenure_leaderless_seconds_total").unwrap();
-    let mut gaps = Duration::ZERO;
+    let (mut gaps, mut seen) = (Duration::ZERO, Vec::new());
     for act in steps {
-        gaps += act(&mut test, &listener);
+        let gap = act(&mut test, &listener);
+        gaps += gap.length;
+        seen.push(gap);
         let counted = || test.onlooker.metric("tenure_leaderless_seconds_total").unwrap() - before;
         let allowed = (BEAT + 2 * listener.stall()).as_secs_f64() * steps.len() as f64;
         eventually("the metrics count it", || counted() > gaps.as_secs_f64() - allowed);
@@ -462,6 +516,7 @@ fn run_steps(store_under_test: TestStore, steps: &[OutageStep]) {
     let stall = listener.stall();
     let said = listener.finish();
     test.assert_never_led_past_a_lease(&said, stall);
+    test.assert_drawn(&seen, BEAT + 2 * stall);
 }
 
 const ALL: &[OutageStep] = &[OutageTest::outage, OutageTest::freeze, OutageTest::death];

@@ -5,6 +5,7 @@
 use std::cmp::Reverse;
 use std::time::Duration;
 
+use crate::hash::{START, fnv1a};
 use crate::record::Role as RoleRecord;
 use crate::{Name, SessionId, Timing};
 
@@ -139,22 +140,16 @@ fn claim_rank(role: &Name, node: &Name, priority: i32, record: Option<&RoleRecor
     let named = record.is_some_and(|record| record.successor.as_ref() == Some(node));
     let resigned =
         record.is_some_and(|record| record.holder.is_none() && record.previous.as_ref() == Some(node));
-    (!named, resigned && !named, Reverse(priority), spread_hash(hash(role.as_str().as_bytes(), OFFSET), node))
+    (!named, resigned && !named, Reverse(priority), spread_hash(fnv1a(START, role.as_str().bytes()), node))
 }
 
 /// A stable hash of (role, node), the same in every version: it spreads roles over nodes without a coordinator.
 pub(super) fn spread_hash(role: u64, node: &Name) -> u64 {
-    let mut h = hash(node.as_str().as_bytes(), role ^ OFFSET);
+    let mut h = fnv1a(role ^ START, node.as_str().bytes());
     // FNV leaves similar names close together; this spreads them over all bits.
     h = (h ^ (h >> 33)).wrapping_mul(0xff51_afd7_ed55_8ccd);
     h = (h ^ (h >> 33)).wrapping_mul(0xc4ce_b9fe_1a85_ec53);
     h ^ (h >> 33)
-}
-
-const OFFSET: u64 = 0xcbf2_9ce4_8422_2325;
-
-fn hash(bytes: &[u8], start: u64) -> u64 {
-    bytes.iter().fold(start, |h, byte| (h ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3))
 }
 
 #[cfg(test)]

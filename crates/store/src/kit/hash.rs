@@ -1,13 +1,11 @@
 //! Numbers of locks: nodes of every version, in every language, have to agree on them.
 
+use tenure_core::hash::{START, fnv1a};
+
 /// A stable number of some texts, for advisory locks: FNV-1a over their bytes, each text followed by a zero byte.
 #[must_use]
 pub fn hash(texts: &[&str]) -> i64 {
-    let bytes = texts.iter().flat_map(|text| text.bytes().chain([0]));
-    let hash = bytes.fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-    });
-    hash.cast_signed()
+    fnv1a(START, texts.iter().flat_map(|text| text.bytes().chain([0]))).cast_signed()
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::{BoxFuture, FutureExt};
+use tenure_core::hash::{START, fnv1a};
 use tokio_util::sync::CancellationToken;
 
 use super::ledger::RunCause;
@@ -226,12 +227,8 @@ impl Task {
         if jitter == 0 {
             return 0;
         }
-        // FNV-1a: spreads, and is the same on every node and in every version.
         let bytes = self.settings.name.as_str().bytes().chain(tick.as_micros().to_le_bytes());
-        let hash = bytes.fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
-            (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-        });
-        (hash >> 11) % jitter
+        (fnv1a(START, bytes) >> 11) % jitter
     }
 }
 

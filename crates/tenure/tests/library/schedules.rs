@@ -415,7 +415,7 @@ async fn operators_pause_resume_and_trigger_with_who_and_why() {
     let (node, _leading) = place.leads("a", notes.task(often(|_| ()))).await;
     let task = name("t");
     let missing = place.operator.pause_task(&name("nope"), "").await.unwrap_err().to_string();
-    assert!(missing.contains("no task nope"), "{missing}");
+    assert!(missing.contains("task \"nope\" not found"), "{missing}");
     place.until(|record| record.totals.runs >= 1).await;
     assert!(place.operator.pause_task(&task, "the disk is full").await.unwrap());
     assert!(!place.operator.pause_task(&task, "again").await.unwrap());
@@ -433,8 +433,9 @@ async fn operators_pause_resume_and_trigger_with_who_and_why() {
     assert!(place.operator.resume_task(&task, "there is room").await.unwrap());
     assert!(!place.operator.resume_task(&task, "again").await.unwrap());
     place.until(|record| record.totals.runs >= runs + 3).await;
-    let deeds = place.operator.audit().await.unwrap();
-    let told: Vec<_> = deeds.iter().map(|deed| (deed.action, deed.by.as_str(), deed.why.as_str())).collect();
+    let entries = place.operator.audit().await.unwrap();
+    let told: Vec<_> =
+        entries.iter().map(|entry| (entry.action, entry.by.as_str(), entry.why.as_str())).collect();
     assert_eq!(
         told,
         [
@@ -442,7 +443,7 @@ async fn operators_pause_resume_and_trigger_with_who_and_why() {
             (OperatorAction::TriggerTask, "tester", "just once"),
             (OperatorAction::ResumeTask, "tester", "there is room"),
         ],
-        "what changed nothing is no deed"
+        "what changed nothing is not recorded"
     );
     soon(node.stop()).await;
 }
