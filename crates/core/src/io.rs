@@ -24,7 +24,7 @@ pub struct Write<V = Record> {
     pub expect: Option<Version>,
     /// What it becomes; none: it is deleted.
     pub put: Option<(Version, V)>,
-    /// Whether others are notified of it. Beats notify nobody: a hundred nodes would send ten thousand messages a second.
+    /// Whether others are notified of it. Beats do not: a hundred nodes would send ten thousand messages a second.
     pub notify: bool,
     /// Only for the register of a session: whether it is to be refused, with [`Fate::Severed`], unless the connection
     /// that acquired the session's liveness lock still holds it, proven in the same step as the compare-and-set.

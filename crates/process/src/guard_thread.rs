@@ -171,7 +171,7 @@ impl GuardThread {
         // What the watchdog does not have, nothing that it starts inherits.
         environment::scrub(&mut command);
         command.arg0(watchdog::NAME).stdin(Stdio::from(theirs)).process_group(0);
-        // Kept open here it would never end for whoever reads it.
+        // Kept open here it would never end for its reader.
         if let Some(stderr) = options.stderr.take() {
             command.stderr(Stdio::from(stderr.try_clone()?));
         }
@@ -281,7 +281,7 @@ impl GuardThread {
             }
             FromWatchdog::Started { job, pid } => {
                 let reply = self.job.as_mut().and_then(|job| job.started.take());
-                // Whoever asked may have stopped waiting; then the child is nobody's.
+                // The caller may have stopped waiting; then no caller owns the child.
                 if reply.is_some_and(|reply| reply.send(Ok((job, pid))).is_err()) {
                     return self.link.send(&ToWatchdog::Kill { job }, None);
                 }
@@ -365,7 +365,7 @@ impl GuardThread {
         self.link.send(&ToWatchdog::Start(Box::new(start)), None)
     }
 
-    /// Nobody waits for the running child any more: it is killed, if that was not asked for already.
+    /// No caller owns the running child any more: it is killed, if that was not asked for already.
     fn kill_abandoned(&self) -> io::Result<()> {
         let Some(job) = &self.job else { return Ok(()) };
         self.link.send(&ToWatchdog::Kill { job: job.id }, None)
@@ -385,7 +385,7 @@ impl GuardThread {
         self.link.send(&ToWatchdog::Renew { job: id, deadline, ping: self.pings }, None)
     }
 
-    /// The first asker is told when all is over; the guard's own end asks again, for nobody.
+    /// The first caller is told when all is over; dropping the guard asks once more, without waiting.
     fn close(&mut self, reply: ReplySender<()>) -> io::Result<()> {
         self.closing.get_or_insert(reply);
         if self.job.is_some() {
@@ -394,7 +394,7 @@ impl GuardThread {
         self.kill_abandoned()
     }
 
-    /// Sees the watchdog and everything below it dead, and then tells whoever waits. A watchdog that is asked
+    /// Sees the watchdog and everything below it dead, and then tells the caller that waits. A watchdog that is asked
     /// to leave does it by itself.
     fn shutdown(self, asked: bool) {
         let Self { options, link, mut watchdog, handle, other_children, job, closing, .. } = self;

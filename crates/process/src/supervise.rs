@@ -33,7 +33,7 @@ enum StopPlan {
 pub enum Drains {
     /// This supervision, at once. The function is called before this process stops together with its command (Ctrl-Z).
     Here(fn(&Lead)),
-    /// Somebody else, who knows how long it may go on, and says so by a signal.
+    /// The caller, who knows how long it may go on, and says so by a signal.
     Elsewhere,
 }
 

@@ -50,7 +50,7 @@ pub fn stop_own_group() {
     let _ = kill_current_process_group(Signal::STOP);
 }
 
-/// Passes the terminal on if `from` has it; if somebody else does, it is theirs.
+/// Passes the terminal on if `from` has it; if another group does, it keeps it.
 fn pass(terminal: &OwnedFd, from: Pid, to: Pid) {
     if tcgetpgrp(terminal) == Ok(from) {
         let _ = pass_terminal(terminal, from, to);

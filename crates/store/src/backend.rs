@@ -43,7 +43,7 @@ pub enum Mode {
     Join,
     /// To read and to ask, beside those who take part; what is missing is made.
     Visit,
-    /// The same, and nothing is made: a store that nobody has used yet is an error.
+    /// The same, and nothing is created: a store that no node has used yet is an error.
     Look,
 }
 

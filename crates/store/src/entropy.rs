@@ -1,4 +1,4 @@
-//! Nonces: versions and ids that nobody else draws.
+//! Nonces: versions and ids that no other process draws.
 
 use tenure_core::Entropy;
 

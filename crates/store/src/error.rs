@@ -61,7 +61,7 @@ impl StoreError {
         if permanent { self.permanent() } else { self }
     }
 
-    /// Whoever only looks makes nothing, and there is nothing to look at.
+    /// A read-only opening creates nothing, and there is nothing to read.
     #[must_use]
     pub fn unused(store: &'static str, what: &str) -> Self {
         let advice = "start one, or name another store";

@@ -3,7 +3,7 @@
 //! Safety is argued once, above this line, and not once per database: whatever keeps the clauses of [`Store`] can
 //! carry elections. [`mod@conformance`] (a feature) has one test for each clause, for stores of your own too.
 //!
-//! Whoever writes a store depends on this crate alone: the contract is [`Store`], [`kit`] has what stores of servers have
+//! A store depends on this crate alone: the contract is [`Store`], [`kit`] has what stores of servers have
 //! in common, and [`Backend`] makes a store known by its URL.
 //!
 //! It runs on Linux, as all of Tenure does.

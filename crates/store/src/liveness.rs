@@ -7,7 +7,7 @@ use async_trait::async_trait;
 
 use crate::{LivenessLock, Name, SessionId, StoreError, Takeover};
 
-/// The owner of a session holds a lock for as long as it lives, and whoever depends on the session watches the lock. A
+/// The owner of a session holds a lock for as long as it lives, and nodes that depend on the session watch the lock. A
 /// store that has such locks returns itself from [`Store::liveness`]; evidence comes through [`Store::watch`].
 ///
 /// # Contract

@@ -29,7 +29,8 @@ pub fn is_exposed(found: &Metadata) -> bool {
     found.mode() & 0o004 != 0
 }
 
-/// Reads a file that nobody else can change. What was looked at is what is read, whatever happens to the name meanwhile.
+/// Reads a file that no other user can change. The file that was checked is the one that is read, whatever happens to
+/// its name meanwhile.
 ///
 /// # Errors
 /// Why it cannot be read or relied on, and what to do.

@@ -19,7 +19,7 @@ pub struct Value {
 }
 
 impl Value {
-    /// What stands for a value that a store cannot take apart: it is there, and no record. Its version is one that nobody ever
+    /// What stands for a value that a store cannot take apart: it is there, and no record. Its version is one that no node ever
     /// drew, so that no compare-and-set is made on it by accident.
     #[must_use]
     pub fn unreadable() -> (tenure_core::Version, Self) {
@@ -36,7 +36,7 @@ impl Value {
         Self { token, json: json.into() }
     }
 
-    /// Reads the JSON, unless it is longer than any that a store takes: somebody else wrote it.
+    /// Reads the JSON, unless it is longer than any that a store takes: another program wrote it.
     pub fn parse<T: DeserializeOwned>(&self) -> Result<T, serde_json::Error> {
         if self.json.len() > MAX_VALUE {
             return Err(serde::de::Error::custom(format!("{} bytes are too many", self.json.len())));

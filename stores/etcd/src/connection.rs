@@ -200,7 +200,7 @@ impl Members {
         matches!(*self.token.lock().await, Token::Held(_))
     }
 
-    /// The next member is asked from now on, unless somebody has already turned to it.
+    /// The next member is asked from now on, unless another operation has already turned to it.
     fn leave(&self, choice: Choice) {
         self.members[choice.member].forget_idle();
         self.choice.send_if_modified(|now| {
@@ -229,7 +229,7 @@ impl Members {
         if let Ok(answer) = timeout_at(patience, &mut answer).await {
             return answer;
         }
-        // Whoever comes next asks another member; only a read follows it there.
+        // The next operation asks another member; only a read follows it there.
         self.leave(choice);
         let late = || error::late(&self.place(choice), began.elapsed());
         match effect {
@@ -299,7 +299,7 @@ impl Members {
         if self.members.len() == 1 { self.settings.timeout } else { self.settings.suspicion() }
     }
 
-    /// The token, if there is a login. Whoever comes while it is being asked for waits for it.
+    /// The token, if there is a login. An operation that needs it while it is being asked for waits.
     async fn token(&self, choice: Choice, until: Instant) -> Result<Token, Failure> {
         if self.settings.login.is_none() {
             return Ok(Token::NotNeeded);
@@ -318,7 +318,7 @@ impl Members {
         }
     }
 
-    /// No answer came. Where none ever did, the server may speak TLS, and hangs up on whoever does not.
+    /// No answer came. Where none ever did, the server may speak TLS, and hangs up on a client that does not.
     fn unanswered(&self, choice: Choice, error: &HttpError) -> Failure {
         let mut place = self.place(choice);
         if lock(&self.seen).is_none() && !self.settings.is_encrypted() && matches!(error, HttpError::Lost(_))
@@ -328,7 +328,7 @@ impl Members {
         error::unanswered(&place, error)
     }
 
-    /// That token is not valid any more; somebody may have got another one meanwhile.
+    /// That token is not valid any more; another operation may have got a new one meanwhile.
     async fn discard(&self, used: &Token) {
         let mut token = self.token.lock().await;
         let same = match (&*token, used) {

@@ -4,7 +4,7 @@
 //!   START TRANSACTION
 //!   SELECT … FOR UPDATE        the registers, in the order of their keys: what is there stays so until the end
 //!   UPDATE | INSERT | DELETE   each on the very version that it expects
-//!   SELECT …                   what was created, by us or by somebody who came first
+//!   SELECT …                   what was created, by us or by a node that came first
 //!   COMMIT
 //! ```
 //!
@@ -337,7 +337,7 @@ fn created(version: Version, found: Option<Entry>) -> Outcome {
     }
 }
 
-/// What became of a write of a register that held this, and nobody else could change meanwhile.
+/// What became of a write of a register that held this, and that no other client could change meanwhile.
 fn told(write: &Write, found: Option<Entry>) -> Outcome {
     match decide(STORE, &unproven(write), found.as_ref().map(|found| (found.version, found.value.token))) {
         WriteDecision::Apply => Outcome::Applied,

@@ -233,7 +233,7 @@ pub(super) async fn sets(conn: &mut Conn, text: &str) -> Result<Vec<Vec<Row>>, F
             sets.push(rows);
         }
         if result.is_empty() {
-            // The error of a later statement is kept for whoever asks once more.
+            // The error of a later statement is kept for the next call.
             return result.drop_result().await.map(|()| sets).map_err(|error| Failed { error, at_most });
         }
     }

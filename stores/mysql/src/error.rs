@@ -61,7 +61,7 @@ pub(super) fn code(error: &Error) -> Option<u16> {
 
 pub(super) const NO_TABLE: u16 = 1146;
 pub(super) const TABLE_EXISTS: u16 = 1050;
-/// Somebody said KILL QUERY, which is how listeners are woken.
+/// A client said KILL QUERY, which is how listeners are woken.
 pub(super) const INTERRUPTED: u16 = 1317;
 const READ_ONLY: u16 = 1290;
 const READ_ONLY_MODE: u16 = 1836;
@@ -117,7 +117,7 @@ fn explain(error: &ServerError) -> (String, bool) {
     (format!("{said} ({code}): {advice}"), permanent)
 }
 
-const GRANTS: &str = "let somebody who may make tables run the statements in docs/stores/mysql.md, and \
+const GRANTS: &str = "let an administrator who may create tables run the statements in docs/stores/mysql.md, and \
     then GRANT SELECT, INSERT, UPDATE, DELETE ON tenure_registers, SELECT, INSERT, UPDATE ON tenure_deletions, SELECT, \
     UPDATE ON tenure_notifier and SELECT ON tenure_schema to this user; or GRANT CREATE, CREATE VIEW, REFERENCES, TRIGGER, \
     DROP on the database too, so that it can make them itself";

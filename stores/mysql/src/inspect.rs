@@ -149,7 +149,7 @@ fn doubts(found: &Found, settings: &MysqlSettings, state: &ListenerState) -> Vec
     }
     if found.triggers.is_some_and(|triggers| triggers < 2) {
         doubts.push(
-            "triggers that guard tokens against hands are missing: let somebody with SUPER run the DDL of docs/stores/mysql.md, \
+            "triggers that guard tokens against hands are missing: let an administrator with SUPER run the DDL of docs/stores/mysql.md, \
              or set log_bin_trust_function_creators = 1 and run it again"
                 .to_owned(),
         );

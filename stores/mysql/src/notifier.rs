@@ -105,7 +105,7 @@ impl Notifier {
         }
     }
 
-    /// Wakes everybody who sleeps, some at a time.
+    /// Wakes every listener that sleeps, some at a time.
     async fn wake_all(&self, operations: &Operations, until: Instant) {
         let mut woken = BTreeSet::new();
         while Instant::now() < until {
@@ -122,7 +122,7 @@ impl Notifier {
             match operations.ask(|mut wire| async move { wake(&mut wire.conn, &some).await }).await {
                 Ok(true) if last => return,
                 Ok(true) => woken.extend(asleep),
-                // Somebody went away just then; the rest is found again.
+                // A listener went away just then; the rest is found again.
                 Ok(false) => {}
                 Err(_) => return,
             }

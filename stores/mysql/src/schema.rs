@@ -104,11 +104,11 @@ async fn make_now(conn: &mut Conn, is_galera: bool) -> mysql_async::Result<()> {
     made.and(done)
 }
 
-/// For how many seconds somebody has been making the tables.
+/// For how many seconds a node has been making the tables.
 const TURN: &str = "SELECT TIMESTAMPDIFF(SECOND, CREATE_TIME, NOW()) FROM information_schema.TABLES \
     WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME = 'tenure_making'";
 
-/// Whoever has not made them after so many seconds is gone.
+/// A node that has not made them after so many seconds is gone.
 const ABANDONED: i64 = 30;
 
 const AGAIN: Duration = Duration::from_millis(50);

@@ -12,7 +12,7 @@ use super::settings::refuse;
 use super::trust::is_number;
 use tenure_store::StoreError;
 
-/// How many members a name stands for if nobody said.
+/// How many members a name stands for by default.
 const SIZE: usize = 3;
 
 /// Where the members are.
@@ -140,7 +140,7 @@ mod tests {
         assert!(of(&["a:1", "b:1"], None, Some(3)).unwrap_err().to_string().contains("2 members are named"));
     }
 
-    /// Three members and a client that know one name; while it is incomplete, nobody begins.
+    /// Three members and a client that know one name; while it is incomplete, no group begins.
     #[tokio::test]
     async fn a_group_begins_when_its_name_is_complete() {
         let dir = tempfile::tempdir().unwrap();

@@ -1,6 +1,6 @@
 //! Certificates instead of a secret: TLS 1.3, in which both sides show one of the same authority.
 //!
-//! The certificate of a member names its host, and whoever connects looks for that name; so does a member to whom
+//! The certificate of a member names its host, and the connecting side looks for that name; so does a member to whom
 //! another one connects, so that the certificate of a client does not make it a member. Files that are renewed count
 //! from the next connection on.
 
@@ -24,7 +24,7 @@ use super::trust::host_of;
 use tenure_store::StoreError;
 use tenure_store::kit::watches::lock;
 
-/// A secure stream, and the certificate of whoever is at the other end.
+/// A secure stream, and the certificate of the other end.
 pub(super) type Vouched = (TlsStream<TcpStream>, CertificateDer<'static>);
 
 /// The files of the authority, of our certificate and of its key, and what was read in them.
@@ -48,7 +48,7 @@ impl Certificates {
         Ok(Self { files, loaded })
     }
 
-    /// Shows ours to whoever listens there, and wants one that names that host.
+    /// Shows ours to the listening side, and wants one that names that host.
     pub(super) async fn connect(&self, stream: TcpStream, address: &str) -> Result<Vouched, Closed> {
         let name = name_of(address)?;
         let connector = TlsConnector::from(self.current().connects);
@@ -56,7 +56,7 @@ impl Certificates {
         vouched(TlsStream::from(stream))
     }
 
-    /// Shows ours to whoever connected, and wants one of the same authority.
+    /// Shows ours to the connecting side, and wants one of the same authority.
     pub(super) async fn accept(&self, stream: TcpStream) -> Result<Vouched, Closed> {
         let acceptor = TlsAcceptor::from(self.current().listens);
         let stream = acceptor.accept(stream).await.map_err(distrust)?;

@@ -8,7 +8,7 @@
 //!   frames: their length, and what they say
 //! ```
 //!
-//! The plain words before the proofs are part of what is proven, so that nobody can change them unnoticed. What Noise
+//! The plain words before the proofs are part of what is proven, so that no attacker can change them unnoticed. What Noise
 //! carries is cut in chunks of (length, ciphertext).
 
 use std::io;
@@ -36,7 +36,7 @@ const REACHING: Duration = Duration::from_secs(1);
 
 /// The longest frame: a snapshot of everything.
 pub(super) const LONGEST: usize = 256 << 20;
-/// The longest frame of whoever has yet to say who he is.
+/// The longest frame of a peer that has not authenticated yet.
 const LONGEST_GREETING: usize = 64 << 10;
 /// Noise carries no more in one message; 16 bytes of it are the proof.
 const CHUNK: usize = 65_535 - 16;
@@ -85,7 +85,7 @@ pub(super) struct FrameReader {
     from: BufReader<Box<dyn AsyncRead + Send + Unpin>>,
     seal: Option<Seal>,
     certificate: Option<CertificateDer<'static>>,
-    /// Whoever is there proved no more than a client has to.
+    /// The peer proved no more than a client has to.
     is_client: bool,
     longest: usize,
     last_length: usize,
@@ -138,7 +138,7 @@ async fn connect_as(
     timeout(PATIENCE, greet).await.unwrap_or(Err(Closed::Silent))
 }
 
-/// Answers whoever connects.
+/// Answers a peer that connects.
 pub(super) async fn accept(
     mut stream: TcpStream,
     trust: &Trust,
@@ -217,8 +217,8 @@ async fn check_secret(
     sealed(stream, noise)
 }
 
-/// Repeats the plain words where nobody can change them. The answer also tells that our certificate was accepted: in
-/// TLS 1.3 whoever connects is not told otherwise.
+/// Repeats the plain words where no attacker can change them. The answer also tells that our certificate was accepted: in
+/// TLS 1.3 the connecting side is not told otherwise.
 async fn prove_certificate(
     stream: TcpStream,
     own: &Certificates,
@@ -353,8 +353,8 @@ impl FrameReader {
         self.last_length
     }
 
-    /// Whether whoever is there may say that he is at that address: the secret of the group lets everybody, that of clients
-    /// nobody, and a certificate names it.
+    /// Whether the peer may say that it is at that address: the secret of the group allows any address, that of clients
+    /// none, and a certificate names it.
     pub(super) fn may_be_at(&self, address: &str) -> bool {
         !self.is_client && self.certificate.as_ref().is_none_or(|certificate| names(certificate, address))
     }
@@ -464,7 +464,7 @@ mod tests {
         }
     }
 
-    /// Somebody who has yet to prove who it is cannot make a member take memory, and is told no more than that it is over.
+    /// A peer that has not authenticated cannot make a member take memory, and is told no more than that it is over.
     #[tokio::test]
     async fn a_greeting_is_short() {
         let (listener, address) = listener().await;

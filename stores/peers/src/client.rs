@@ -24,7 +24,7 @@ use tenure_store::{Fate, Retry, Signal, StoreError};
 /// A member that has no majority, or says nothing at all, is left for another one after this part of the time that
 /// there is.
 const SLICE: u32 = 3;
-/// Whoever waits for an answer asks so often whether the member is there before it is left.
+/// A request that waits for an answer asks so often whether the member is there, before another member is asked.
 const PULSES: u32 = 4;
 /// How long to wait before the next attempt.
 const PAUSE: Duration = Duration::from_millis(25);
@@ -168,7 +168,7 @@ struct Asked {
 
 /// Why a connection was left.
 enum Left {
-    /// Nobody holds the handle any more.
+    /// Every copy of the handle is dropped.
     Done,
     Broken,
 }

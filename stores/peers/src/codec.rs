@@ -5,7 +5,7 @@ use tenure_core::Token;
 use super::STORE;
 use tenure_store::{Entry, Epoch, Fate, Key, Kind, Name, Outcome, Query, StoreError, Value, Version, Write};
 
-/// Bytes that nobody of this version wrote.
+/// Bytes that no member of this version wrote.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("garbled bytes: no {0} can be read")]
 pub(super) struct Garbled(pub(super) &'static str);

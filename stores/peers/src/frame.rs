@@ -10,7 +10,7 @@ pub(super) const PROTOCOL: (u8, u8) = (1, 1);
 /// One message.
 #[derive(Debug)]
 pub(super) enum Frame {
-    /// The first word of whoever connects.
+    /// The first frame of the connecting side.
     Hello(Hello),
     /// The answer to it: who is here.
     Welcome(Welcome),
@@ -68,7 +68,7 @@ pub(super) enum Ask {
     /// says where the log was before it was first sent.
     Write(u128, u64, Name, Vec<Write>),
     Group,
-    /// Whether somebody with an empty disk, at that address and with that list, may start; see `start.rs`.
+    /// Whether a member with an empty disk, at that address and with that list, may start; see `start.rs`.
     Roll(String, Vec<String>),
     Add(String),
     Remove(String),
@@ -91,7 +91,7 @@ pub(super) enum Answer {
 /// A group as one member sees it.
 #[derive(Debug, Clone, Default)]
 pub(super) struct GroupView {
-    /// What names this group for ever; zero as long as nobody was elected.
+    /// What names this group for ever; zero as long as no member was elected.
     pub(super) group: u128,
     pub(super) leader: u64,
     pub(super) members: Vec<MemberView>,
@@ -106,7 +106,7 @@ pub(super) struct MemberView {
     pub(super) address: String,
     pub(super) votes: bool,
     pub(super) voting_only: bool,
-    /// Whether whoever answers has a connection to it.
+    /// Whether the answering member has a connection to it.
     pub(super) reached: bool,
 }
 

@@ -1,4 +1,4 @@
-//! Whatever comes by the network or from the disk: it is what somebody wrote, or it is refused. Never a panic, never
+//! Whatever comes by the network or from the disk: it is what a member wrote, or it is refused. Never a panic, never
 //! something else than what was written. `TENURE_LONG` runs more cases; what is known to be nasty is in `tests/corpus`.
 
 use std::collections::BTreeMap;

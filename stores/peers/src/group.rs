@@ -2,11 +2,11 @@
 
 use super::frame::{GroupView, MemberView};
 
-/// A group, as whoever was asked sees it.
+/// A group, as the member that was asked sees it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Group {
-    /// What names it for ever; none as long as nobody was ever elected.
+    /// What names it for ever; none as long as no member was ever elected.
     pub id: Option<String>,
     /// Its members, in the order of their addresses.
     pub members: Vec<GroupMember>,
@@ -24,7 +24,7 @@ pub struct GroupMember {
     pub voting_only: bool,
     /// Whether it leads the Raft group now. Who leads a role is another question.
     pub leads: bool,
-    /// Whether whoever was asked has a connection to it.
+    /// Whether the member that was asked has a connection to it.
     pub reached: bool,
 }
 
@@ -50,10 +50,10 @@ pub(super) fn remarks(group: &Group) -> Vec<String> {
     let mut remarks = Vec::new();
     match voters {
         1 => remarks.push(
-            "one member alone: when it is down, nobody leads; make it three with `tenure peers add`".to_owned(),
+            "one member alone: when it is down, no node leads; make it three with `tenure peers add`".to_owned(),
         ),
         2 => remarks.push(
-            "two members: when either is down, nobody leads, which is less than one alone can do; add a third, which \
+            "two members: when either is down, no node leads, which is less than one alone can do; add a third, which \
              may be a small one that only stores (`tenure peers serve` with voting-only=true)"
                 .to_owned(),
         ),

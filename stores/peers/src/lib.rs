@@ -221,7 +221,7 @@ impl Peers {
         if self.is_closed() { Err(closed()) } else { Ok(()) }
     }
 
-    /// Has the thread of the network ask. Whoever does not wait for the answer leaves it to itself.
+    /// Has the thread of the network ask. A caller that does not wait for the answer leaves it to itself.
     async fn ask(&self, ask: Ask) -> Result<Answer, StoreError> {
         self.check_open()?;
         let permit = self.busy.clone().try_acquire_owned().map_err(|_| closed())?;
@@ -243,7 +243,7 @@ impl Peers {
         }
     }
 
-    /// Waits until the group has elected somebody for the first time.
+    /// Waits until the group has elected a leader for the first time.
     async fn named(&self) -> Result<GroupView, StoreError> {
         let until = Instant::now() + self.settings.timeout;
         loop {

@@ -36,7 +36,7 @@ pub(super) struct LinkTarget {
     pub(super) wake: Arc<Notify>,
 }
 
-/// Keeps up a connection and sends what comes, until nobody can send any more.
+/// Keeps up a connection and sends what comes, until every sender is dropped.
 pub(super) async fn run(shared: Weak<Shared>, target: LinkTarget, mut messages: mpsc::Receiver<Message>) {
     let LinkTarget { id, address, up, wake } = target;
     let mut failures = 0;

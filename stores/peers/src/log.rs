@@ -26,7 +26,7 @@ const TAIL: u64 = 512;
 const LARGEST_TAIL: u64 = ENOUGH;
 /// What the file is called that is to replace the log.
 const DRAFT: &str = "draft";
-/// Nobody gets that far.
+/// No log gets that far.
 const LARGEST_INDEX: u64 = u64::MAX / 2;
 
 /// What a member must not forget.
@@ -81,7 +81,7 @@ impl Log {
         Ok(Self { records, path: path.to_owned(), state, draft: None, fresh, slowness })
     }
 
-    /// Writes the whole file anew. After a failed write nobody knows which parts of the old one are on the disk.
+    /// Writes the whole file anew. After a failed write it is unknown which parts of the old one are on the disk.
     pub(super) fn rewrite(&mut self) -> Result<(), Fault> {
         self.draft = None;
         self.records = Records::replace(&self.path, &self.state.to_records())?;
@@ -282,7 +282,7 @@ impl Draft {
     }
 }
 
-/// Nobody may begin another one while this one is being written.
+/// No other one may begin while this one is being written.
 impl Drop for Draft {
     fn drop(&mut self) {
         if let Some(thread) = self.0.take() {

@@ -17,7 +17,7 @@ const MEMORY: u64 = 8192;
 /// What the log adds up to.
 #[derive(Debug, Default)]
 pub(super) struct Machine {
-    /// What names this group for ever; zero as long as nobody was elected.
+    /// What names this group for ever; zero as long as no member was elected.
     pub(super) group: u128,
     /// The address of every member, learners included.
     pub(super) members: BTreeMap<u64, String>,
@@ -97,7 +97,7 @@ impl Machine {
 
     /// The answer to a request that was carried out before, perhaps by way of another member. What conflicted then
     /// conflicts now, because versions never come back; only "must be absent" may have become true meanwhile, and
-    /// then nobody can say what was there.
+    /// then it is unknown what was there.
     fn repeat(&mut self, command: &Command, applied: &[bool]) -> Result<Vec<Outcome>, StoreError> {
         let empty = Registers::new();
         let registers = self.spaces.get(&command.namespace).unwrap_or(&empty);

@@ -39,7 +39,7 @@ const CAUGHT_UP: u64 = 64;
 /// The longest that stepping aside may take, in times of waiting for a Raft leader.
 const STEPPING_ASIDE: u32 = 5;
 
-/// What is there can be rewritten, so that whoever takes part goes on.
+/// What is there can be rewritten, so that a member that takes part goes on.
 const FULL: &str =
     "the group has no room for further registers: delete some, or let fewer roles share a group";
 
@@ -221,7 +221,8 @@ impl Member {
             self.next_tick = (self.next_tick + self.tick).max(now + self.tick / 2);
             self.on_tick(now)?;
         }
-        // Asked anew after each answer: whoever waits for the next question would otherwise wait for the next input, or for a tick.
+        // Asked anew after each answer: reads that wait for the next question would otherwise wait for the next input, or
+        // for a tick.
         loop {
             self.ask_leader(now);
             if !self.raft.has_ready() {
@@ -349,7 +350,7 @@ impl Member {
         }
     }
 
-    /// A voting-only member is elected only when nobody else has all of the log. It then hands that on, and the leadership with it.
+    /// A voting-only member is elected only when no other member has all of the log. It then hands that on, and the leadership with it.
     fn abdicate(&mut self) {
         if self.shared.settings.voting_only
             && self.raft.raft.lead_transferee.is_none()
@@ -564,7 +565,7 @@ impl Member {
         }
     }
 
-    /// Shortens the log when it is long. After a change of the members at once, because whoever comes new needs a
+    /// Shortens the log when it is long. After a change of the members at once, because a new member needs a
     /// snapshot that knows it.
     fn tidy(&mut self) -> Result<(), End> {
         if self.raft.store().is_drafted() {
@@ -623,7 +624,7 @@ fn refuse(message: String) -> StoreError {
     StoreError::not_applied(STORE, message).permanent()
 }
 
-/// Answers somebody who may have gone.
+/// Answers a client that may have gone.
 fn fail(reply: Reply, error: StoreError) {
     let _ = reply.send(Answer::Failed(error));
 }

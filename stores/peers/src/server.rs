@@ -31,7 +31,7 @@ const STRANGERS: usize = 64;
 const LONGEST_ASK: usize = LARGEST_BATCH + (1 << 20);
 /// So many requests of one client at once; then it is not listened to.
 const REQUESTS: usize = 256;
-/// When so much waits for the member, nobody is listened to.
+/// When so much waits for the member, it reads no connection.
 const INPUTS: usize = 20_000;
 /// The longest that a client may want to wait.
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
@@ -67,7 +67,7 @@ pub(super) async fn run(listener: TcpListener, shared: Arc<Shared>) {
     }
 }
 
-/// Space for one more stranger. When there are too many, whoever came first has to leave: those who mean well have proven
+/// Space for one more stranger. When there are too many, the first to come has to leave: those who mean well have proven
 /// who they are long before.
 fn admit_stranger(strangers: &mut VecDeque<oneshot::Sender<()>>) -> oneshot::Receiver<()> {
     strangers.retain(|stranger| !stranger.is_closed());
@@ -79,7 +79,7 @@ fn admit_stranger(strangers: &mut VecDeque<oneshot::Sender<()>>) -> oneshot::Rec
     evicted
 }
 
-/// Finds out who connected. Whoever is not let in is told why, if he knows the secret or has a certificate.
+/// Finds out who connected. A peer that is not let in is told why, if it knows the secret or has a certificate.
 async fn greet(
     stream: TcpStream,
     shared: &Shared,
@@ -212,7 +212,7 @@ fn is_reserved(ask: &Ask) -> bool {
     matches!(ask, Ask::Add(_) | Ask::Remove(_))
 }
 
-/// Whether whoever asks proved as much as one of the members could.
+/// Whether the peer that asks proved as much as one of the members could.
 fn may_change(reader: &FrameReader, shared: &Shared) -> bool {
     let known_as = |address: &str| shared.settings.members.known_as(address).to_owned();
     shared.group_view().members.iter().any(|member| reader.may_be_at(&known_as(&member.address)))
@@ -269,7 +269,7 @@ pub(super) async fn answer(shared: &Shared, ask: Ask, within: Duration) -> Answe
     })
 }
 
-/// Whether somebody with an empty disk may start.
+/// Whether a member with an empty disk may start.
 async fn roll(shared: &Shared, address: &str, _: &[String]) -> Answer {
     let identity = lock(&shared.identity).clone();
     let Some(identity) = identity else {

@@ -28,7 +28,7 @@ pub(super) struct PeersSettings {
     pub(super) cluster: Name,
     /// Where this member keeps its log.
     pub(super) dir: Option<PathBuf>,
-    /// What whoever connects has to prove.
+    /// What a connecting peer has to prove.
     pub(super) trust: Trust,
     /// This member stores, and votes, and leaves the Raft leadership to others.
     pub(super) voting_only: bool,

@@ -219,7 +219,7 @@ impl Shared {
         lock(&self.clients).push(client);
     }
 
-    /// Notes how the group looks, and links up with everybody in it: also with those to whom there is nothing to say
+    /// Notes how the group looks, and connects to every member: also to those to whom there is nothing to say
     /// yet, so that it is known whether they can be reached.
     pub(super) fn set_group_view(self: &Arc<Self>, group_view: GroupView) {
         lock(&self.links).retain(|id, _| {

@@ -40,7 +40,7 @@ pub(super) async fn start(
         Found::Group(id) => (id, Snapshot::default()),
     };
     let disk = |fault: super::file::Fault| StoreError::not_applied(STORE, fault.to_string());
-    // The log first: whoever has an identity has promised something.
+    // The log first: a member that has an identity has promised something.
     let log = Log::create(&directory.log(), snapshot).map_err(disk)?;
     Ok((Identity::create(directory, settings, id, me)?, log))
 }

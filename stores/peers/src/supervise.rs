@@ -60,7 +60,7 @@ fn told(end: &End) -> String {
     }
 }
 
-/// Opens the log. After a failed write it is written anew as a whole, because nobody knows what of it is on the disk.
+/// Opens the log. After a failed write it is written anew as a whole, because it is unknown what of it is on the disk.
 fn open(
     shared: &Shared,
     me: &str,
@@ -82,7 +82,7 @@ fn member(shared: &Arc<Shared>, id: u64, log: Log) -> Result<Member, StoreError>
     Member::new(log, id, shared.clone()).map_err(|end| refuse(&told(&end)))
 }
 
-/// Tells everybody who asks meanwhile what the trouble is; true if it is to stop.
+/// Tells every client that asks meanwhile what the trouble is; true if it is to stop.
 fn wait(shared: &Shared, inputs: &Receiver<Input>) -> bool {
     let until = Instant::now() + PAUSE;
     loop {

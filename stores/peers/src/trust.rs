@@ -1,4 +1,4 @@
-//! What whoever connects has to prove: that he knows the secret of the group, or that he has a certificate of its
+//! What a connecting peer has to prove: that it knows the secret of the group, or that it has a certificate of its
 //! authority. Both sides prove it to each other.
 //!
 //! Clients need not know as much as members: what they are given follows from the secret of the group, and the secret

@@ -42,7 +42,7 @@ struct Pending {
 pub(super) struct Proposals(HashMap<u128, Pending>);
 
 impl Proposals {
-    /// Takes a request. Whoever asks for the same one again waits with the others.
+    /// Takes a request. A caller that asks for the same one again waits with the others.
     pub(super) fn add(&mut self, request: u128, proposal: Proposal, deadline: Instant, reply: Reply) {
         let now = Instant::now();
         let new =
@@ -139,7 +139,7 @@ impl Reads {
     /// What to ask the Raft leader now, if anything. A number is never used twice: an answer to an old question would
     /// be stale.
     pub(super) fn question(&mut self, now: Instant, patience: Duration) -> Option<u128> {
-        // Longer each time: where everything is slow, asking again and again would help nobody.
+        // Longer each time: where everything is slow, asking again and again would not help.
         if self.asked.take_if(|(_, at)| *at + patience * (1 << self.lost.min(6)) <= now).is_some() {
             self.lost += 1;
         }

@@ -133,7 +133,7 @@ impl PostgresConnection {
         self.client.query_typed_one(&self.statements.inspect, &[]).await
     }
 
-    /// Which of these advisory locks nobody holds.
+    /// Which of these advisory locks are free.
     pub(super) async fn free(&self, keys: &Vec<i64>) -> Result<Vec<i64>, Error> {
         let rows = match &self.prepared {
             Some(Prepared { free, .. }) => self.client.query(free, &[keys]).await?,
@@ -208,7 +208,7 @@ where
     poll_fn(move |context| connection.poll_message(context)).boxed()
 }
 
-/// Does something on a connection that nobody else polls yet.
+/// Does something on a connection that no task polls yet.
 pub(super) async fn while_polled<T>(
     wire: &mut Wire,
     work: impl Future<Output = Result<T, StoreError>>,

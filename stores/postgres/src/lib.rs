@@ -91,7 +91,7 @@ impl Postgres {
         Ok(Self { settings, operations, listener: Arc::new(listener), watches, locks, watched_locks, thread })
     }
 
-    /// The statements that make the tables, for whoever may run them when this user may not.
+    /// The statements that create the tables, for an administrator to run where this user may not.
     #[must_use]
     pub fn ddl() -> &'static str {
         schema::DDL

@@ -136,7 +136,7 @@ impl ListenerTask {
     }
 
     fn tell(&self, payload: &str) {
-        // What we cannot have written is somebody else's, and means nothing.
+        // What we cannot have written is another program's, and means nothing.
         if let Some((namespace, key)) = named(payload) {
             self.watches.send(&namespace, &Signal::Changed(key));
         }

@@ -18,7 +18,7 @@ SELECT r.epoch, r.kind, r.name, r.version, r.token, r.value
 FROM unnest($4::text[], $5::text[], $6::text[]) AS q (epoch, kind, name)
 JOIN tenure_registers r ON r.namespace = $1 AND r.epoch = q.epoch AND r.kind = q.kind AND r.name = q.name";
 
-/// Which advisory locks nobody else holds: those that we can have, until the statement is over.
+/// Which advisory locks are free: those that we can have, until the statement is over.
 pub(super) const FREE: &str =
     "SELECT t.key FROM unnest($1::bigint[]) AS t (key) WHERE pg_try_advisory_xact_lock_shared(t.key)";
 

@@ -24,7 +24,7 @@ pub(super) struct Server {
 }
 
 /// Rights that elections do not need.
-const EXCESS: &str = "rights wider than needed: this is the default user, who may do everything unless somebody took it away; \
+const EXCESS: &str = "rights wider than needed: this is the default user, who may do everything unless an administrator took it away; \
     docs/stores/redis.md has what a user of its own needs";
 
 /// Everything that the server tells of itself.

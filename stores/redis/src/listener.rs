@@ -16,7 +16,7 @@ use tenure_store::kit::thread::Backoff;
 use tenure_store::kit::watches::Watches;
 use tenure_store::{Name, Signal, StoreError};
 
-/// A connection without traffic may be dead: somebody in between may have forgotten it.
+/// A connection without traffic may be dead: a firewall in between may have forgotten it.
 const SILENCE: Duration = Duration::from_secs(60);
 
 /// Subscribed to on every connection, so that a user who may not subscribe is found out at once.
@@ -130,7 +130,7 @@ impl ListenerTask {
         }
     }
 
-    /// Takes wants in while nothing can be done about them. False if nobody is left.
+    /// Takes wants in while nothing can be done about them. False if no watch is left.
     async fn pause(&mut self, delay: Duration) -> bool {
         let until = tokio::time::Instant::now() + delay;
         loop {
@@ -144,7 +144,7 @@ impl ListenerTask {
         }
     }
 
-    /// Whoever waits for a confirmation is let go, and told to look again later.
+    /// A watch that waits for a confirmation is let go, and told to look again later.
     fn note(&mut self, want: Want) {
         if let Want::Watch(namespace, _) = want {
             self.watched.insert(namespace);
@@ -174,7 +174,7 @@ impl ListenerTask {
         Ok(Subscription { sink, messages })
     }
 
-    /// Passes signals on until the connection ends. False if nobody is left to pass them to.
+    /// Passes signals on until the connection ends. False if no watch is left to pass them to.
     async fn listen(&mut self, mut subscription: Subscription) -> bool {
         loop {
             tokio::select! {
@@ -227,7 +227,7 @@ impl ListenerTask {
 
     fn pass_on(&self, message: &redis::Msg) {
         let Some(namespace) = keys::namespace_of(message.get_channel_name()) else { return };
-        // What we cannot have written is somebody else's, and means nothing.
+        // What we cannot have written is another program's, and means nothing.
         if let Some(key) = keys::named(&namespace, message.get_payload_bytes()) {
             self.watches.send(&namespace, &Signal::Changed(key));
         }

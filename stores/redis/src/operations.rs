@@ -151,7 +151,7 @@ impl Operations {
         Ok(server)
     }
 
-    /// Somebody saw the server go: finds out in the background whether this connection is gone too.
+    /// Another connection saw the server go: finds out in the background whether this connection is gone too.
     pub(super) fn suspect(self: &Arc<Self>) {
         let operations = self.clone();
         tokio::spawn(async move {
@@ -340,7 +340,7 @@ impl Operations {
         Failure::Other(why)
     }
 
-    /// With fewer replicas than asked for, nobody knows whether a write will last.
+    /// With fewer replicas than asked for, it is unknown whether a write will last.
     async fn wait_for_replicas(
         self: &Arc<Self>,
         up: &Up,

@@ -209,7 +209,7 @@ fn read_whole(
     let Some(Reply::Array(pairs)) = reply else { return Err(strange()) };
     for pair in pairs.chunks_exact(2) {
         let [Reply::BulkString(name), Reply::BulkString(packed)] = pair else { return Err(strange()) };
-        // What cannot be named is nobody's.
+        // What cannot be named belongs to no watch.
         if let Ok(key) = Key::from_parts(epoch, kind, &String::from_utf8_lossy(name)) {
             into.push(entry(&key, packed));
         }

@@ -1,4 +1,4 @@
-//! Who else may touch the files: whoever can write them, or only lock them, can stop every node or depose its leaders.
+//! Which other users may touch the files: one who can write them, or only lock them, can stop every node or depose its leaders.
 
 use std::fs::{self, File, Metadata, OpenOptions, Permissions};
 use std::io;
@@ -23,7 +23,7 @@ pub enum Access {
     /// The members of the group of the file's directory, of which this process is one: files are made for the group,
     /// and may belong to any of its members.
     Group,
-    /// Whoever the file system lets in: nothing is checked.
+    /// Every user whom the file system lets in: nothing is checked.
     Anyone,
 }
 
@@ -85,7 +85,7 @@ impl Access {
         options
     }
 
-    /// A file that was there: it must be ours to use, and nobody beyond those who share it may so much as lock it.
+    /// A file that was there: it must be ours to use, and no user beyond those who share it may so much as lock it.
     fn adopt(self, file: &File) -> io::Result<()> {
         let found = file.metadata()?;
         let refuse = |why: String| Err(io::Error::new(io::ErrorKind::PermissionDenied, why));
@@ -111,7 +111,7 @@ impl Access {
         }
     }
 
-    /// The same for everything above: whoever may rename a directory puts another one in its place.
+    /// The same for everything above: a user who may rename a directory can put another one in its place.
     pub(super) fn check_above(self, directory: &Path) -> Result<(), StoreError> {
         let replaceable = |above: &&Path| {
             let mode = fs::metadata(above).map_or(0, |found| found.mode());

@@ -1,5 +1,5 @@
-//! A process that was stopped (SIGSTOP) in the middle of a write holds up everybody: nobody can write to the file until
-//! it goes on or dies, however long its lease is over. So whoever has waited long enough finds out who has the turn, and
+//! A process that was stopped (SIGSTOP) in the middle of a write blocks all nodes: none can write to the file until
+//! it goes on or dies, however long its lease is over. So a node that has waited long enough finds out which process has the turn, and
 //! if that process is stopped, lets it go on. It finishes its write, finds its lease over, and stands again.
 //!
 //! Only what is stopped is touched, and only by SIGCONT: a process that a debugger holds, or a frozen control group, is
@@ -26,7 +26,7 @@ pub(super) struct Standstill {
 }
 
 impl Standstill {
-    /// A write is still waited for. After a while whoever has the turn is looked at.
+    /// A write is still waited for. After a while the process that has the turn is looked at.
     pub(super) fn goes_on(&self, notifier: &Path) {
         let mut since = lock(&self.since);
         if since.get_or_insert_with(Instant::now).elapsed() >= LIMIT {

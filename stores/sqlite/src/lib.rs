@@ -71,7 +71,7 @@ const CLOSING: Duration = Duration::from_secs(2);
 pub struct Sqlite {
     writer: Sender<Job>,
     reader: Sender<Ask>,
-    /// Dropped after `reader`, so that the thread which it wakes finds nobody left.
+    /// Dropped after `reader`, so that the thread which it wakes finds no handle left.
     nudge: UnixStream,
     file: Arc<SharedFile>,
     watches: Arc<Watches>,
@@ -210,7 +210,7 @@ impl Sqlite {
         });
     }
 
-    /// Has the reading thread do something; nobody waits for it.
+    /// Has the reading thread do something, without waiting for it.
     fn tell(&self, what: impl FnOnce(&mut Reader) + Send + 'static) {
         self.post(Box::new(|reader| {
             what(reader);
@@ -238,7 +238,7 @@ impl Sqlite {
         answer.await.unwrap_or_else(|_| Err(closed()))
     }
 
-    /// Waits for the writer, and looks now and then whether a stopped process holds everybody up.
+    /// Waits for the writer, and looks now and then whether a stopped process blocks every writer.
     async fn wait<T>(
         &self,
         mut answer: oneshot::Receiver<T>,
@@ -277,7 +277,7 @@ impl Drop for Sqlite {
     }
 }
 
-/// Calls a batch off when nobody waits for it any more.
+/// Cancels a batch when its caller stops waiting.
 struct CallOff(Arc<Ticket>);
 
 impl Drop for CallOff {

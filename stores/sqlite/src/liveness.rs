@@ -1,5 +1,5 @@
 //! Liveness locks of the kernel: a session holds the lock of a file of its own for as long as its process lives, and
-//! whoever waits for that lock knows at once, and for certain, when it died.
+//! a process that waits for that lock knows at once, and for certain, when it died.
 //!
 //! The file's device and inode are in the session's record; a missing or different file is no evidence. So the files
 //! may be swept away at any time, and a clean end, which needs no evidence, removes its own.
@@ -23,7 +23,7 @@ use super::{STORE, error};
 use tenure_store::kit::watches::{Watches, lock};
 use tenure_store::{Evidence, Key, LivenessLock, Name, SessionId, Signal, StoreError, Write};
 
-/// A lock file that nobody holds is swept away when it is older than this, whatever became of its session.
+/// A lock file that no process holds is removed when it is older than this, whatever became of its session.
 const OLD: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// A session whose lock is older than this has been written, if it ever was.
@@ -98,7 +98,7 @@ impl LockTable {
         fs::set_permissions(&self.directory, Permissions::from_mode(mode))
     }
 
-    /// Removes the file first, so that nobody takes a clean end for a death, and lets go of it. A duplicate of the
+    /// Removes the file first, so that no node takes a clean end for a death, and lets go of it. A duplicate of the
     /// descriptor in another process goes on holding the lock.
     pub(super) fn release(&self, session: SessionId) {
         if let Some(held) = lock(&self.held).remove(&session) {
@@ -144,7 +144,7 @@ impl LockTable {
         }
     }
 
-    /// Removes the files of the dead: those that nobody holds, and whose session is over or that are old.
+    /// Removes the files of the dead: those that no process holds, and whose session is over or that are old.
     pub(super) fn sweep(&self, sessions: &HashMap<String, bool>) {
         for (session, path) in self.files() {
             let over = sessions.get(&session).copied().unwrap_or(false);
@@ -155,7 +155,7 @@ impl LockTable {
     }
 
     /// Has the files of sessions that are about to be written say for how long their owners may rely on them, and in which PID
-    /// namespace those are. Whoever finds another file in the place of this one has nothing else to go by.
+    /// namespace those are. A node that finds another file in the place of this one has nothing else to go by.
     pub(super) fn tell(&self, writes: &[Write]) {
         for write in writes {
             let (Key::Session(_, session), Some((_, value))) = (&write.key, &write.put) else { continue };
@@ -167,7 +167,7 @@ impl LockTable {
         }
     }
 
-    /// Whether somebody has held the lock of a session for a while that the file does not know: the file was replaced
+    /// Whether a process has held the lock of a session for a while that the file does not know: the file was replaced
     /// under processes that live on, and may lead until their lease ends; the longest of these leases, as far as they tell. A
     /// lock is taken shortly before its session is written, so a fresh one proves nothing.
     pub(super) fn strangers(&self, sessions: &HashMap<String, bool>) -> Option<Duration> {
@@ -258,7 +258,7 @@ fn open(path: &Path) -> io::Result<File> {
     OpenOptions::new().read(true).custom_flags(flags).open(path)
 }
 
-/// Whether anybody has the lock of that file; a file that is gone has nobody's.
+/// Whether a process has the lock of that file; no process has that of a file that is gone.
 fn is_held(path: &Path) -> bool {
     open(path).is_ok_and(|file| flock(&file, FlockOperation::NonBlockingLockExclusive).is_err())
 }

@@ -23,7 +23,7 @@ pub(super) struct Notifier {
 }
 
 impl Notifier {
-    /// Opens the file, and makes it if it is missing. Whoever can open it can keep every writer waiting, so that only
+    /// Opens the file, and makes it if it is missing. A user who can open it can keep every writer waiting, so that only
     /// those who share the database can.
     pub(super) fn open(path: &Path, access: Access) -> io::Result<Self> {
         Ok(Self { path: path.to_owned(), file: access.open(path)? })

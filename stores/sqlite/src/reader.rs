@@ -31,7 +31,7 @@ pub(super) enum Then {
     Stop(oneshot::Sender<()>),
 }
 
-/// More changes than this at once: whoever watches had better look at everything.
+/// More changes than this at once: the watches are told to read everything.
 const MOST_CHANGES: u32 = 1024;
 
 /// Whether the notifier can be watched: not tried yet, yes, or no.
@@ -73,7 +73,7 @@ impl Reader {
         Ok(Self { connection, file, watches, inotify: None, listener, told, replaced: None })
     }
 
-    /// Works until told to stop, or until nobody is left to tell it.
+    /// Works until told to stop, or until every handle is dropped.
     pub(super) fn run(mut self, asks: &Receiver<Ask>, mut nudged: UnixStream) {
         loop {
             let notified = self.sleep(&nudged);

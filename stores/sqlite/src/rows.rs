@@ -60,7 +60,7 @@ pub(super) fn deleted(connection: &Connection, after: i64) -> Result<Vec<Name>, 
     rows.filter_map(Result::transpose).collect()
 }
 
-/// Carries out one write inside a transaction that nobody else can write in. `seq` is its number if it notifies.
+/// Carries out one write inside a transaction that excludes other writers. `seq` is its number if it notifies.
 pub(super) fn apply(
     connection: &Connection,
     namespace: &Name,

@@ -110,7 +110,7 @@ pub(super) fn setup() -> String {
     )
 }
 
-/// Opens the file for reading only, and looks it through for damage: now that nobody waits for the turn.
+/// Opens the file for reading only, and looks it through for damage: now that no node waits for the turn.
 pub(super) fn open_reader(path: &Path) -> Result<Connection, StoreError> {
     let open = || {
         let connection = connect(path, OpenFlags::empty())?;
@@ -189,7 +189,7 @@ fn check_for_damage(path: &Path, connection: &Connection) -> Result<(), StoreErr
     check().map_err(|error| error::before_commit(path, error))
 }
 
-/// Brings the tables up to date in one transaction, so that a crash leaves the old ones. Whoever comes second finds
+/// Brings the tables up to date in one transaction, so that a crash leaves the old ones. A node that comes second finds
 /// nothing to do.
 fn migrate(path: &Path, connection: &mut Connection) -> Result<(), StoreError> {
     let version = |connection: &Connection| {

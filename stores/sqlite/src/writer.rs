@@ -28,7 +28,7 @@ pub(super) struct Batch {
     pub(super) reply: oneshot::Sender<Result<Vec<Outcome>, StoreError>>,
 }
 
-/// Whether a batch may still be called off: until it has begun. So whoever gives up waiting can tell "it did not
+/// Whether a batch may still be called off: until it has begun. So a caller that gives up waiting can tell "it did not
 /// happen and never will" from "it may have".
 #[derive(Debug, Default)]
 pub(super) struct Ticket(AtomicU8);
@@ -70,7 +70,7 @@ impl Writer {
         Self { connection, file }
     }
 
-    /// Works until told to stop, or until nobody is left to tell it.
+    /// Works until told to stop, or until every handle is dropped.
     pub(super) fn run(mut self, jobs: &Receiver<Job>) {
         while let Ok(job) = jobs.recv() {
             match job {
@@ -176,7 +176,7 @@ fn is_busy(error: &Error) -> bool {
     matches!(error.sqlite_error_code(), Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked))
 }
 
-/// Nobody waits for this answer any more.
+/// No caller waits for this answer any more.
 fn called_off() -> StoreError {
     StoreError::not_applied(STORE, "called off by its caller")
 }

@@ -60,7 +60,7 @@ fn fate_of(answer: Result<Vec<Outcome>, StoreError>) -> Option<Fate> {
     }
 }
 
-/// F3: an operation whose answer nobody wants is done or not, never half; and the store stays usable.
+/// F3: an operation whose answer is abandoned is done or not, never half; and the store stays usable.
 pub async fn f3_an_abandoned_operation_harms_nobody(harness: &dyn Harness) {
     let (store, space) = (harness.open().await, fresh());
     for round in 0..20 {

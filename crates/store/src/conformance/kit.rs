@@ -17,7 +17,7 @@ pub(super) const EPOCH: Epoch = Epoch::new(18_000_000_000_000_000_001);
 /// Nothing here takes so long unless it is broken.
 pub(super) const PATIENCE: Duration = Duration::from_secs(30);
 
-/// A namespace that nobody has used.
+/// A namespace that no test has used.
 pub(super) fn fresh() -> Name {
     name(&format!("conformance-{:032x}", KernelEntropy.nonce()))
 }

@@ -45,7 +45,7 @@ pub async fn r2_reads_return_only_what_was_committed(harness: &dyn Harness) {
         let seen = seen.expect("the register exists throughout");
         assert!(seen == entry(&current) || seen == entry(&winner), "{seen:?} was never committed");
         let after = get(&*other, &space, &current.key).await;
-        assert_eq!(after, Some(entry(&winner)), "an acknowledged write is seen by everybody");
+        assert_eq!(after, Some(entry(&winner)), "an acknowledged write is seen by every reader");
         current = winner;
     }
 }

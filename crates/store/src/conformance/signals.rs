@@ -48,7 +48,7 @@ pub async fn s1_notifying_writes_are_signalled_and_beats_are_not(harness: &dyn H
     }
 }
 
-/// S2: a watch that nobody polled while very much happened tells the end of it, or that it missed something.
+/// S2: a watch that was not polled while very much happened tells the end of it, or that it missed something.
 pub async fn s2_a_watch_that_missed_signals_says_so(harness: &dyn Harness) {
     let (writer, watcher, space) = (harness.open().await, harness.open().await, fresh());
     if !watcher.describe().await.expect("a description").notifies {

@@ -155,7 +155,7 @@ pub async fn w7_versions_and_values_come_back_as_given(harness: &dyn Harness) {
 /// A version is never used twice, not even in a test.
 const KEEP_APART: [u128; 3] = [0, 0x0100, 0x0200];
 
-/// W8: what was acknowledged is there after everybody died and came back.
+/// W8: what was acknowledged is there after every process died and came back.
 pub async fn w8_acknowledged_writes_survive(harness: &dyn Harness) {
     let (store, space) = (harness.open().await, fresh());
     if store.describe().await.expect("a description").class == Class::C {

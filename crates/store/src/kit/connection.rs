@@ -243,7 +243,7 @@ impl<S: Connection> ConnectionKeeper<S> {
         }
     }
 
-    /// Lets everybody use the connection until it ends.
+    /// Lets every caller use the connection until it ends.
     async fn serve(&mut self, connection: Arc<S>, work: BoxFuture<'static, ()>) {
         let data = connection.data_identity().clone();
         if self.data.replace(data).is_some_and(|earlier| connection.data_identity().forgot(&earlier)) {
@@ -268,7 +268,7 @@ impl<S> ConnectionKeeper<S> {
     }
 }
 
-/// Whoever still looks at the state must not keep the connection open.
+/// A task that still holds the state must not keep the connection open.
 impl<S> Drop for ConnectionKeeper<S> {
     fn drop(&mut self) {
         self.down(&closed(self.server.store));

@@ -33,7 +33,7 @@ pub fn check_batch(store: &'static str, writes: &[Write]) -> Result<(), StoreErr
 }
 
 /// Decides about one write, given the version and token that the register has now (none: it is absent). The version
-/// is looked at first: whoever is out of date learns what is there. A store whose connections hold liveness locks proves the
+/// is looked at first: a writer that is out of date learns what is there. A store whose connections hold liveness locks proves the
 /// lock first, and asks here about the write without its flag; to the others no lock was ever taken.
 #[must_use]
 pub fn decide(
