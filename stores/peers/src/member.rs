@@ -221,10 +221,12 @@ impl Member {
             self.next_tick = (self.next_tick + self.tick).max(now + self.tick / 2);
             self.on_tick(now)?;
         }
+        // Once a turn: what makes a Raft leader step aside is a message too, and another one would follow it at once.
+        self.propose(now);
         // Asked anew after each answer: reads that wait for the next question would otherwise wait for the next input, or
         // for a tick.
         loop {
-            self.ask_leader(now);
+            self.ask_for_reads(now);
             if !self.raft.has_ready() {
                 break;
             }
@@ -413,8 +415,7 @@ impl Member {
         others.filter_map(seen).max().map(|(.., id)| id)
     }
 
-    /// Proposes what is due, and asks for what reads wait for.
-    fn ask_leader(&mut self, now: Instant) {
+    fn propose(&mut self, now: Instant) {
         if self.leader == 0 {
             return;
         }
@@ -433,7 +434,12 @@ impl Member {
         if depose {
             self.depose();
         }
-        if let Some(number) = self.reads.question(now, self.tick * 2) {
+    }
+
+    fn ask_for_reads(&mut self, now: Instant) {
+        if self.leader != 0
+            && let Some(number) = self.reads.question(now, self.tick * 2)
+        {
             self.ask_how_far(number);
         }
     }

@@ -6,7 +6,7 @@ use tokio_postgres::types::Type;
 use super::settings::PostgresSettings;
 use super::{STORE, error};
 use tenure_store::kit::hash::hash;
-use tenure_store::{SetupRequest, StoreError};
+use tenure_store::{Retry, SetupRequest, StoreError};
 
 /// The tables, triggers, functions and the view.
 pub(super) const DDL: &str = include_str!("schema.sql");
@@ -25,6 +25,9 @@ pub(super) fn setup(request: &SetupRequest<'_>) -> String {
          (schema=NAME).\nSET search_path = public, pg_temp;\n\n{DDL}\n{grants}"
     )
 }
+
+/// How often a node tries to make the tables while others do.
+const TRIES: u32 = 10;
 
 /// The schema version that this build speaks.
 const CURRENT: i32 = 1;
@@ -70,17 +73,7 @@ pub(super) struct Tables {
 /// Finds the tables, makes them if they are missing, and refuses those of a newer version.
 pub(super) async fn ensure(client: &Client, settings: &PostgresSettings) -> Result<Tables, StoreError> {
     let failed = |error| error::connecting(&settings.place, &error);
-    let complete = match find(client, settings).await? {
-        Some(name) => is_complete(client, &name).await.map_err(failed)?.then_some(name),
-        None => None,
-    };
-    let schema = match complete {
-        Some(name) => quoted(&name),
-        None if !settings.create => {
-            return Err(StoreError::unused(STORE, &format!("{} has no tables of tenure", settings.place)));
-        }
-        None => make(client, settings).await?,
-    };
+    let schema = find_or_make(client, settings).await?;
     let ask = format!("SELECT version, id FROM {schema}.tenure_schema");
     let found = client.query_typed_one(&ask, &[]).await.map_err(failed)?;
     let version: i32 = found.get(0);
@@ -94,6 +87,25 @@ pub(super) async fn ensure(client: &Client, settings: &PostgresSettings) -> Resu
         ));
     }
     Ok(Tables { schema, id: found.get(1) })
+}
+
+/// Gives the schema, quoted. A node that another one disturbed while both made the tables looks again what is there.
+async fn find_or_make(client: &Client, settings: &PostgresSettings) -> Result<String, StoreError> {
+    let mut tries = 1;
+    loop {
+        if let Some(name) = find(client, settings).await?
+            && is_complete(client, &name).await.map_err(|error| error::connecting(&settings.place, &error))?
+        {
+            return Ok(quoted(&name));
+        }
+        if !settings.create {
+            return Err(StoreError::unused(STORE, &format!("{} has no tables of tenure", settings.place)));
+        }
+        match make(client, settings).await {
+            Err(error) if tries < TRIES && error.retry() == Retry::Soon && !client.is_closed() => tries += 1,
+            made => return made,
+        }
+    }
 }
 
 /// The schema that the URL names, or the only one with registers; none if there are none yet. Two logins with different

@@ -238,7 +238,7 @@ async fn hears_no_content<P: Place>() {
     let mut place = P::start().await;
     let (stage, tenure) = stage(&place).await;
     stage.taken_in("other").await;
-    stage.leader.resign();
+    stage.leader.set_eligible(false);
     drop(tenure);
     let tenure = soon(stage.standby.elected()).await.expect("the standby follows");
     let register = stage.register().await;
@@ -274,7 +274,7 @@ async fn deposes_nobody<P: Place>() {
     stage.taken_in("other").await;
     assert!(tenure.check(), "the leader leads");
     assert_eq!(stage.register().await.version, real.version, "nobody touched its register");
-    stage.leader.resign();
+    stage.leader.set_eligible(false);
     drop(tenure);
     let next = soon(stage.standby.elected()).await.expect("the standby follows");
     assert_eq!(next.token(), Token::new(stage.token.get() + 1), "the forged token was learnt by nobody");
@@ -312,7 +312,7 @@ async fn a_flood_costs_few_reads<P: Place>() {
     let most = (beats + 2) * (1 + HINTED) + HINTED;
     assert!(reads <= most, "{reads} reads in {beats} beats");
     // A hand-over under it costs a beat more at most, and no more than that.
-    stage.leader.resign();
+    stage.leader.set_eligible(false);
     drop(tenure);
     let next = soon(stage.standby.elected()).await.expect("the standby follows");
     assert_eq!(next.token(), Token::new(stage.token.get() + 1));
@@ -382,6 +382,22 @@ async fn a_neighbour_keeps_nobody_from_making_the_tables() {
     let (one, other) = (server.store(), server.store());
     let (one, other) = soon(async { tokio::join!(works(&*one), works(&*other)) }).await;
     assert_eq!(one, other, "one memory");
+}
+
+/// Eight nodes that used a database first at the same moment, and could not wait for their turn, disturbed each other in the
+/// catalog: some of their first operations failed ("tuple concurrently updated").
+#[tokio::test]
+async fn nodes_that_make_the_tables_at_once_all_find_them() {
+    let server = OneServer::new();
+    let hold = format!("SELECT pg_advisory_lock({})", 0x66b5_1047_2736_f6f3_i64);
+    let holder = server.admin().await;
+    holder.batch_execute(&hold).await.unwrap();
+    let nodes: Vec<SharedStore> = (0..8).map(|_| server.store()).collect();
+    let first_uses = nodes.iter().map(|node| node.describe());
+    let described = soon(futures_util::future::join_all(first_uses)).await;
+    let identities: Vec<String> =
+        described.into_iter().map(|one| one.expect("its first use").identity).collect();
+    assert!(identities.iter().all(|identity| *identity == identities[0]), "one memory: {identities:?}");
 }
 
 /// The identity of a store, once it can be asked.
