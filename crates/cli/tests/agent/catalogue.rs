@@ -375,6 +375,8 @@ fn a_store_that_forgets(stage: &Stage) {
 fn a_store_with_a_replica(stage: &Stage) {
     let (primary, replica) = (redis::durable(), redis::durable());
     let _a = stage.on(Agent::start(&Store::Beyond(format!("redis://{}/0", primary.address())), "a", JOB));
+    // It has described its store by then: a replica that was there before would have weakened nothing.
+    stage.until("session-opened", "session=+");
     redis::command(replica.address(), &["REPLICAOF", "127.0.0.1", &primary.port().to_string()]);
     stage.until("store-weakened", "why=+");
 }
