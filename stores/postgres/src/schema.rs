@@ -1,7 +1,8 @@
 //! The tables, made on first use where this user may.
 
-use tokio_postgres::Client;
+use tokio_postgres::error::SqlState;
 use tokio_postgres::types::Type;
+use tokio_postgres::{Client, Error};
 
 use super::settings::PostgresSettings;
 use super::{STORE, error};
@@ -70,16 +71,12 @@ pub(super) struct Tables {
 /// Finds the tables, makes them if they are missing, and refuses those of a newer version.
 pub(super) async fn ensure(client: &Client, settings: &PostgresSettings) -> Result<Tables, StoreError> {
     let failed = |error| error::connecting(&settings.place, &error);
-    let complete = match find(client, settings).await? {
-        Some(name) => is_complete(client, &name).await.map_err(failed)?.then_some(name),
-        None => None,
-    };
-    let schema = match complete {
+    let schema = match find_complete(client, settings).await? {
         Some(name) => quoted(&name),
         None if !settings.create => {
             return Err(StoreError::unused(STORE, &format!("{} has no tables of tenure", settings.place)));
         }
-        None => make(client, settings).await?,
+        None => quoted(&make_among_others(client, settings).await?),
     };
     let ask = format!("SELECT version, id FROM {schema}.tenure_schema");
     let found = client.query_typed_one(&ask, &[]).await.map_err(failed)?;
@@ -126,28 +123,61 @@ async fn find(client: &Client, settings: &PostgresSettings) -> Result<Option<Str
     }
 }
 
-async fn is_complete(client: &Client, name: &str) -> Result<bool, tokio_postgres::Error> {
-    Ok(client.query_typed_one(COMPLETE, &[(&name, Type::TEXT)]).await?.get(0))
+/// The schema of [`find`], if the tables in it are as this build makes them.
+async fn find_complete(client: &Client, settings: &PostgresSettings) -> Result<Option<String>, StoreError> {
+    let Some(name) = find(client, settings).await? else { return Ok(None) };
+    let found = client.query_typed_one(COMPLETE, &[(&name, Type::TEXT)]).await;
+    let found = found.map_err(|error| error::connecting(&settings.place, &error))?;
+    Ok(found.get::<_, bool>(0).then_some(name))
+}
+
+/// How often a node tries to make the tables: whenever it fails, another node has made them or goes on making them.
+const ROUNDS: usize = 10;
+
+/// Makes the tables, or finds those that another node has made meanwhile. Gives the schema.
+async fn make_among_others(client: &Client, settings: &PostgresSettings) -> Result<String, StoreError> {
+    for _ in 1..ROUNDS {
+        match make(client, settings).await? {
+            Ok(name) => return Ok(name),
+            Err(error) if !met_another(&error) => return Err(error::connecting(&settings.place, &error)),
+            Err(_) => {}
+        }
+    }
+    make(client, settings).await?.map_err(|error| error::connecting(&settings.place, &error))
+}
+
+/// Whether two made the tables at once. `XX000` is all that PostgreSQL says of a function that both replaced.
+fn met_another(error: &Error) -> bool {
+    let codes = [
+        SqlState::INTERNAL_ERROR,
+        SqlState::UNIQUE_VIOLATION,
+        SqlState::DUPLICATE_TABLE,
+        SqlState::DUPLICATE_OBJECT,
+        SqlState::DUPLICATE_FUNCTION,
+        SqlState::T_R_DEADLOCK_DETECTED,
+    ];
+    error.code().is_some_and(|code| codes.contains(code))
 }
 
 /// Makes the tables. Nodes that start at the same time do so one after the other, and the second finds those of the
-/// first. Gives the schema, quoted.
-async fn make(client: &Client, settings: &PostgresSettings) -> Result<String, StoreError> {
-    let failed = |error| error::connecting(&settings.place, &error);
+/// first; if one takes longer than its [turn](turn), they may meet, which the inner error tells.
+async fn make(client: &Client, settings: &PostgresSettings) -> Result<Result<String, Error>, StoreError> {
     let work = async {
         let begin = format!("BEGIN; {}; SET LOCAL client_min_messages = warning", turn());
-        client.batch_execute(&begin).await.map_err(failed)?;
+        let begun = client.batch_execute(&begin).await;
+        begun.map_err(|error| error::connecting(&settings.place, &error))?;
+        if let Some(name) = find_complete(client, settings).await? {
+            return Ok(client.batch_execute("COMMIT").await.map(|()| name));
+        }
         let name = match find(client, settings).await? {
             Some(name) => name,
             None => first_of_path(client, settings).await?,
         };
-        let schema = quoted(&name);
-        let make = format!("SET LOCAL search_path = {schema}, pg_temp; {DDL} COMMIT");
-        client.batch_execute(&make).await.map_err(failed)?;
-        Ok(schema)
+        let make = format!("SET LOCAL search_path = {}, pg_temp; {DDL} COMMIT", quoted(&name));
+        Ok(client.batch_execute(&make).await.map(|()| name))
     };
     let made = work.await;
-    if made.is_err() {
+    if !matches!(made, Ok(Ok(_))) {
         let _ = client.batch_execute("ROLLBACK").await;
     }
     made
