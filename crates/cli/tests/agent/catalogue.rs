@@ -374,7 +374,9 @@ fn a_store_that_forgets(stage: &Stage) {
 
 fn a_store_with_a_replica(stage: &Stage) {
     let (primary, replica) = (redis::durable(), redis::durable());
-    let _a = stage.on(Agent::start(&Store::Beyond(format!("redis://{}/0", primary.address())), "a", JOB));
+    let a = stage.on(Agent::start(&Store::Beyond(format!("redis://{}/0", primary.address())), "a", JOB));
+    // A store that has a replica from the beginning is weak, and not weakened.
+    until_led(&a, "job", &a);
     redis::command(replica.address(), &["REPLICAOF", "127.0.0.1", &primary.port().to_string()]);
     stage.until("store-weakened", "why=+");
 }
