@@ -16,7 +16,7 @@ use tenure_torture::servers::postgres::Postgres;
 use tenure_torture::servers::{Server, redis};
 
 /// Anything that happens at all has happened by then; nothing is judged by it.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(180);
 
 /// What a client says that campaigns, and what no page of another origin can say.
 pub(crate) const CAMPAIGN: &str = "Tenure-Request: true\r\n";

@@ -13,10 +13,10 @@ fn call(name: &str, url: &str) -> String {
 
 /// A command whose health is asked for at that URL; without a yes it never becomes ready.
 fn work(url: &str) -> String {
-    let health = format!("health = {{ http = \"{url}\", every = \"50ms\", within = \"30s\", failures = 1 }}");
+    let health = format!("health = {{ http = \"{url}\", every = \"50ms\", within = \"10m\", failures = 1 }}");
     format!(
         "[[role]]\nname = \"checked\"\ncool-down = \"1h\"\n[[work]]\nname = \"w\"\nrole = \"checked\"\n{health}\n\
-         command = [\"sleep\", \"600\"]\nready-within = \"30s\"\nrestart = \"never\"\n"
+         command = [\"sleep\", \"600\"]\nready-within = \"10m\"\nrestart = \"never\"\n"
     )
 }
 

@@ -208,7 +208,7 @@ fn commands_start_in_order_are_started_again_and_end_the_tenure_if_they_must() {
         ),
         format!("[[work]]\nname = \"first\"\norder = 1\nready-within = \"60s\"\n{}", shell(&first)),
         format!(
-            "health = {{ command = [\"test\", \"-e\", {}], every = \"200ms\", within = \"30s\" }}\n",
+            "health = {{ command = [\"test\", \"-e\", {}], every = \"200ms\", within = \"10m\" }}\n",
             json!(ready.display().to_string())
         ),
     ]

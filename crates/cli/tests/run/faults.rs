@@ -11,7 +11,7 @@ use tenure_torture::witness;
 
 use crate::fleet::{Process, TestDir, wait_until};
 
-const NODES: [&str; 3] = ["a", "b", "c"];
+pub(crate) const NODES: [&str; 3] = ["a", "b", "c"];
 const TIMES: &[&str] = &["--ttl", "1s"];
 
 /// Every round does one kind of harm to the leader. The full count is for `./test --long`.
@@ -65,6 +65,40 @@ impl World {
             Some(Leader { node, token, command: Pid::from_raw(pid).expect("a pid") })
         })
     }
+
+    /// Does one kind of harm to the leader, waits for the next one, and brings the first back as a standby.
+    pub(crate) fn harm_leader(&mut self, leader: &Leader, round: usize) -> Leader {
+        let mut victim = self.nodes.remove(leader.node).expect("the leader is one of ours");
+        let frozen = match round % 4 {
+            // Killed: on one host the kernel tells, and the next command runs at once.
+            0 | 2 => {
+                victim.signal(Signal::KILL);
+                None
+            }
+            // Frozen for longer than its lease; thawed when another leads.
+            1 => {
+                victim.signal(Signal::STOP);
+                Some(victim)
+            }
+            // Stopped as a deployment stops it.
+            _ => {
+                victim.signal(Signal::TERM);
+                assert_eq!(victim.wait().code(), Some(128 + 15));
+                None
+            }
+        };
+        let next = self.next_leader(leader.token);
+        assert!(is_gone(leader.command), "round {round}: the command of token {} outlived it", leader.token);
+        match frozen {
+            // It finds its session over, and stands again.
+            Some(process) => {
+                process.signal(Signal::CONT);
+                self.nodes.insert(leader.node, process);
+            }
+            None => self.start(leader.node),
+        }
+        next
+    }
 }
 
 /// `job-TOKEN-PID.beats`
@@ -84,38 +118,9 @@ fn never_two_commands_whatever_happens_to_tenure() {
     let mut fail_overs = Vec::new();
     for round in 0..rounds() {
         let before = witness::now();
-        let mut victim = world.nodes.remove(leader.node).expect("the leader is one of ours");
-        let frozen = match round % 4 {
-            // Killed: the kernel tells, and the next command runs at once.
-            0 | 2 => {
-                victim.signal(Signal::KILL);
-                None
-            }
-            // Frozen for longer than its lease; thawed when another leads.
-            1 => {
-                victim.signal(Signal::STOP);
-                Some(victim)
-            }
-            // Stopped as a deployment stops it.
-            _ => {
-                victim.signal(Signal::TERM);
-                assert_eq!(victim.wait().code(), Some(128 + 15));
-                None
-            }
-        };
-        let next = world.next_leader(leader.token);
-        assert!(is_gone(leader.command), "round {round}: the command of token {} outlived it", leader.token);
+        let next = world.harm_leader(&leader, round);
         fail_overs.push((round % 4, next.token, before));
-        let node = leader.node;
         leader = next;
-        match frozen {
-            // It finds its session over, and stands again.
-            Some(process) => {
-                process.signal(Signal::CONT);
-                world.nodes.insert(node, process);
-            }
-            None => world.start(node),
-        }
     }
     drop(world.nodes);
     let verdict = WitnessVerdict::of_beats(&witness::read(world.dir.path()).expect("the witness is whole"));

@@ -1,5 +1,6 @@
 //! Some `tenure run` processes on one file.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
@@ -8,12 +9,16 @@ use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
 /// Anything that happens at all has happened by then; nothing is judged by it.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(180);
 
 /// A directory, with a store in it if there is none elsewhere.
 pub(crate) struct TestDir {
     dir: TempDir,
     store: String,
+    /// Nodes whose URL of the store is one of their own.
+    stores: BTreeMap<&'static str, String>,
+    /// Which `tenure` is started from now on.
+    pub(crate) binary: PathBuf,
 }
 
 /// A process that is killed when the test is over.
@@ -30,7 +35,14 @@ impl TestDir {
 
     /// The store is elsewhere.
     pub(crate) fn on(store: String) -> Self {
-        Self { dir: TempDir::with_prefix("tenure-run-").expect("a temporary directory"), store }
+        let dir = TempDir::with_prefix("tenure-run-").expect("a temporary directory");
+        Self { dir, store, stores: BTreeMap::new(), binary: env!("CARGO_BIN_EXE_tenure").into() }
+    }
+
+    /// That node has a URL of its own; commands of operators use the one for all.
+    pub(crate) fn of_node(mut self, node: &'static str, store: String) -> Self {
+        self.stores.insert(node, store);
+        self
     }
 
     pub(crate) fn path(&self) -> &Path {
@@ -43,15 +55,19 @@ impl TestDir {
 
     /// `tenure` on the store here.
     pub(crate) fn tenure(&self) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_tenure"));
+        self.tenure_on(&self.store)
+    }
+
+    fn tenure_on(&self, store: &str) -> Command {
+        let mut command = Command::new(&self.binary);
         command.env_remove("TENURE_STORE").env("TENURE_LOG", "info");
-        command.arg("--store").arg(&self.store);
+        command.arg("--store").arg(store);
         command
     }
 
     /// `tenure run` for the role `job`, with these arguments.
     pub(crate) fn run(&self, node: &str, args: &[&str]) -> Command {
-        let mut command = self.tenure();
+        let mut command = self.tenure_on(self.stores.get(node).unwrap_or(&self.store));
         command.args(["run", "--role", "job", "--node", node]).args(args);
         command
     }

@@ -5,6 +5,7 @@ mod disconnect;
 mod faults;
 mod fleet;
 mod terminal;
+mod upgrade;
 mod waiting;
 
 /// The commands that run under `tenure run` here are this same binary, running only this: nothing unless the

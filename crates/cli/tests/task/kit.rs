@@ -11,7 +11,7 @@ use tenure::schedule::{Schedule, Task, TaskSettings};
 use tenure_agent::task::{CommandRunner, HttpRunner, HttpSettings};
 
 /// Long enough for anything that happens at all.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(180);
 /// What tells a copy of this very program that it is to be a node.
 const PART: &str = "TENURE_TEST_NODE";
 

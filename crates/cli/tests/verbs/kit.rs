@@ -9,7 +9,7 @@ use serde_json::Value;
 use tenure::store::{Epoch, Key, Name, Query, Version, Write};
 
 /// Long enough for anything that happens at all.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(180);
 /// Within this a store that nobody holds can be written.
 const FREE: Duration = Duration::from_secs(3);
 /// What tells a copy of this very program that it is to be a node.

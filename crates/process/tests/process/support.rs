@@ -19,7 +19,7 @@ use tenure_process::clock::lease_now;
 use crate::elector::{Answer, Ask};
 
 /// Long enough for any machine; reaching it is a failure.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(180);
 
 /// A heart: writes its pid and the lease clock's time into `$HEART` every other millisecond.
 pub(crate) fn beat_for_ever() {

@@ -68,11 +68,11 @@ fn report_waiting(config: &DriverConfig, error: StoreError) {
     let said = error.to_string();
     let same =
         matches!(&*config.contact.borrow(), StoreContact::Waiting(Some(last)) if last.to_string() == said);
+    config.contact.send_replace(StoreContact::Waiting(Some(error)));
     if !same {
         tracing::warn!(node = %config.node, store = %config.store, error = said, "waiting for the store");
         config.publisher.publish_unlogged(EventKind::StoreFailed { error: said });
     }
-    config.contact.send_replace(StoreContact::Waiting(Some(error)));
 }
 
 /// Awaits `work`, takes commands meanwhile, and shows that the loop turns. None if the node is to stop.

@@ -21,7 +21,7 @@ use crate::tap::{Tap, Tapped};
 /// The lease of all tests here.
 pub(crate) const TTL: Duration = Duration::from_secs(1);
 /// Long enough for anything that happens at all.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(180);
 pub(crate) const ROLE: &str = "scheduler";
 /// How often the sampler looks.
 const PERIOD: Duration = Duration::from_millis(2);

@@ -15,7 +15,7 @@ const TTL: Duration = Duration::from_millis(500);
 /// So long that a busy machine misses no beat by itself, where a test says that a leader goes on leading.
 const STEADY: Duration = Duration::from_secs(3);
 /// Long enough for anything that happens at all.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(180);
 
 async fn soon<T>(future: impl Future<Output = T>) -> T {
     tokio::time::timeout(PATIENCE, future).await.expect("it happens in time")

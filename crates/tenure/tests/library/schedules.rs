@@ -17,7 +17,7 @@ use tokio::task::JoinHandle;
 
 const TTL: Duration = Duration::from_secs(1);
 /// Long enough for anything that happens at all.
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(180);
 /// The shortest interval that there is.
 const OFTEN: Duration = Duration::from_millis(100);
 

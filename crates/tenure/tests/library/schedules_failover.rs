@@ -27,7 +27,7 @@ use tenure_torture::witness::{self, Beat};
 
 const TTL: Duration = Duration::from_secs(1);
 /// Long enough for anything that happens at all.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(180);
 const TASK: &str = "every-second";
 /// What tells a copy of this very program that it is to be a node.
 const PART: &str = "TENURE_TEST_NODE";

@@ -14,7 +14,7 @@ use tenure::{Name, Node, Operator};
 use tokio::sync::Semaphore;
 
 const OFTEN: Duration = Duration::from_millis(100);
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(180);
 
 /// A store whose user may not write ledgers for a while.
 #[derive(Debug)]

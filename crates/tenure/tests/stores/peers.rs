@@ -8,7 +8,7 @@ use tenure::conformance::Harness;
 use tenure::store::{Peers, SharedStore, Store};
 
 /// On a machine that is busy with other things an election may take a while.
-const PATIENT: &str = "&timeout=30s";
+const PATIENT: &str = "&timeout=60s";
 
 /// Handles that are clients, all of one group.
 struct Clients;

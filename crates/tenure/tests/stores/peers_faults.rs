@@ -111,7 +111,7 @@ async fn histories_are_linearizable() {
 /// that was deleted meanwhile, stays deleted.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_request_that_members_have_forgotten_is_not_carried_out_again() {
-    let town = Town::with(1, "&timeout=30s");
+    let town = Town::with(1, "&timeout=60s");
     town.all_settled().await;
     let member = town.member(0);
     let ask = || {

@@ -40,7 +40,7 @@ async fn votes(store: &Peers, addresses: &[&str]) {
 }
 
 async fn settled(count: usize) -> Town {
-    let town = Town::with(count, "&timeout=30s");
+    let town = Town::with(count, "&timeout=60s");
     town.all_settled().await;
     must_write(&*town.client(), put("x", None, 1)).await;
     town
@@ -181,7 +181,7 @@ async fn a_raft_leader_that_is_closed_steps_aside_and_a_slow_disk_is_borne() {
 /// A voting-only member stores and votes. It is elected only where nobody else has all of the log, and then hands it on.
 #[tokio::test]
 async fn a_voting_only_member_never_stays_the_raft_leader() {
-    let town = Town::with_voting_only(3, "&timeout=30s");
+    let town = Town::with_voting_only(3, "&timeout=60s");
     town.all_settled().await;
     let client = town.client();
     knows_voting_only(&client, town.address(2)).await;

@@ -9,7 +9,7 @@ use tempfile::TempDir;
 use tenure::store::{Peers, Retry, Store};
 
 async fn settled_one() -> Town {
-    let town = Town::with(1, "&timeout=30s");
+    let town = Town::with(1, "&timeout=60s");
     must_write(&*town.client(), put("x", None, 1)).await;
     town
 }
@@ -83,7 +83,7 @@ fn certificates() -> TempDir {
 fn url(addresses: &[String], files: &Path, ca: &str, who: &str) -> String {
     let file = |name: String| files.join(name).display().to_string();
     let (ca, cert, key) = (file(format!("{ca}.pem")), file(format!("{who}.pem")), file(format!("{who}.key")));
-    format!("peers://{}?timeout=30s&ca={ca}&cert={cert}&key={key}", addresses.join(","))
+    format!("peers://{}?timeout=60s&ca={ca}&cert={cert}&key={key}", addresses.join(","))
 }
 
 #[tokio::test]
@@ -146,7 +146,7 @@ async fn a_client_neither_changes_the_members_nor_becomes_one() {
     let (group, clients) = (dir.path().join("group"), dir.path().join("clients"));
     write_secret(&group, SECRET);
     write_secret(&clients, &Peers::client_secret(&group).unwrap());
-    let url = format!("peers://{}?client-secret-file={}&timeout=30s", town.address(0), clients.display());
+    let url = format!("peers://{}?client-secret-file={}&timeout=60s", town.address(0), clients.display());
     let client = Peers::open(&url).unwrap();
     must_write(&client, put("y", None, 1)).await;
     assert_eq!(client.group().await.unwrap().members.len(), 1);

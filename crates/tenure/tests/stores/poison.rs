@@ -17,7 +17,7 @@ use tenure::{Candidate, Name, Node, Operator, SessionId, Token};
 
 const TTL: Duration = Duration::from_secs(2);
 /// Long enough for anything that happens at all.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(180);
 const ROLES: [&str; 2] = ["alpha", "beta"];
 
 fn name(text: &str) -> Name {

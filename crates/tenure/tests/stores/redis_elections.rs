@@ -12,7 +12,7 @@ use tenure_torture::servers::redis::{DURABLE, FORGETFUL, command, query, start, 
 
 const TTL: Duration = Duration::from_secs(1);
 /// Long enough for anything that happens at all.
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(180);
 
 async fn soon<T>(future: impl Future<Output = T>) -> T {
     tokio::time::timeout(PATIENCE, future).await.expect("it happens in time")

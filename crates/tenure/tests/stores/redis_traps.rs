@@ -15,7 +15,7 @@ use tenure_torture::servers::redis::{DURABLE, FORGETFUL, command, durable, info,
 use tenure_torture::servers::{Server, free_port};
 
 /// Long enough for anything that happens at all.
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(180);
 
 fn open(server: &Server, query: &str) -> Redis {
     Redis::open(&format!("redis://{}/0{query}", server.address())).unwrap()

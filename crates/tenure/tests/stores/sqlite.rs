@@ -243,7 +243,7 @@ async fn a_file_replaced_under_a_leader_never_makes_two() {
         let node = tenure::Node::builder(url).name(name).ttl(ttl).start().await.unwrap();
         node.candidate("r").await.unwrap()
     };
-    let (old, elected) = (stand("old").await, std::time::Duration::from_secs(30));
+    let (old, elected) = (stand("old").await, std::time::Duration::from_secs(180));
     let tenure = tokio::time::timeout(elected, old.elected()).await.unwrap().unwrap();
     replace(&file);
     let new = stand("new").await;
@@ -299,7 +299,7 @@ async fn after_a_file_was_replaced_the_longest_lease_of_those_who_knew_it_is_wai
     let url = format!("sqlite:{}", file.path().display());
     let new = tenure::Node::builder(url).name("new").ttl(std::time::Duration::from_millis(500));
     let new = new.start().await.unwrap().candidate("r").await.unwrap();
-    let elected = tokio::time::timeout(std::time::Duration::from_secs(30), new.elected()).await;
+    let elected = tokio::time::timeout(std::time::Duration::from_secs(180), new.elected()).await;
     assert!(elected.unwrap().is_some_and(|tenure| tenure.lead().check()));
     assert!(begun.elapsed() >= lease, "elected after {:?}", begun.elapsed());
 }

@@ -12,10 +12,10 @@ use tenure::testing::Memory;
 use tenure::{Node, Tenure, Token};
 
 /// Long enough for anything that happens at all.
-pub const PATIENCE: Duration = Duration::from_secs(60);
+pub const PATIENCE: Duration = Duration::from_secs(180);
 
 /// A tenure that does not end while a test runs.
-pub const LONG: Duration = Duration::from_secs(60);
+pub const LONG: Duration = Duration::from_secs(600);
 
 pub async fn soon<T>(future: impl Future<Output = T>) -> T {
     tokio::time::timeout(PATIENCE, future).await.expect("it happens in time")

@@ -17,7 +17,7 @@ use tenure::store::{Epoch, Key, Kind, Name, Peers, Query, Store, Value, Version,
 
 pub const SECRET: &str = "9f86d081884c7d659a2feaa0c55ad0159f86d081884c7d659a2feaa0c55ad015";
 /// What must come sooner or later comes within this, on the slowest machine.
-pub const EVENTUALLY: Duration = Duration::from_secs(60);
+pub const EVENTUALLY: Duration = Duration::from_secs(180);
 
 /// A file for this user alone.
 pub fn write_secret(file: &std::path::Path, secret: &str) {

@@ -12,7 +12,7 @@ use tenure::store::{Entry, Epoch, Key, Kind, Name, Outcome, Query, Signal, Store
 use tenure_core::Entropy;
 
 /// Long enough for anything that happens at all.
-pub const PATIENCE: Duration = Duration::from_secs(30);
+pub const PATIENCE: Duration = Duration::from_secs(180);
 
 pub async fn soon<T>(future: impl Future<Output = T>) -> T {
     tokio::time::timeout(PATIENCE, future).await.expect("it happens in time")

@@ -48,7 +48,7 @@ pub fn put(key: &Key, expect: Option<Version>, number: u64) -> Write {
 
 /// The next signal, or the end of the watch; fails if neither comes.
 pub async fn answer(watch: &mut BoxStream<'static, Signal>) -> Option<Signal> {
-    tokio::time::timeout(Duration::from_secs(30), watch.next()).await.expect("a signal must come")
+    tokio::time::timeout(Duration::from_secs(180), watch.next()).await.expect("a signal must come")
 }
 
 /// What another process is to do.
