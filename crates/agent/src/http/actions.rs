@@ -1,10 +1,13 @@
 //! Actions of operators; who asked, and why, is kept in the audit trail.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use axum::extract::{Request, State};
 use axum::http::StatusCode;
+use axum::middleware::Next;
+use axum::response::Response;
 use serde::Deserialize;
 use tenure::operator::OperatorAction;
 use tenure::{Leader, Name};
@@ -157,6 +160,15 @@ impl ScheduledTransfers {
     }
 }
 
+/// Answers when this agent has seen what was done, so that its next answer shows it.
+pub async fn answer_when_seen(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
+    let response = next.run(request).await;
+    if response.status().is_success() {
+        app.cluster_view.catch_up().await;
+    }
+    response
+}
+
 /// Hands a role to a node, and answers when that node leads it; or later, at a given time.
 #[utoipa::path(
     post, path = "/v1/roles/{role}/transfer", params(("role" = NameText, Path, description = "The role")),
@@ -218,7 +230,7 @@ pub async fn cancel(
     Ok(Json(ActionOutcome::new("cancel-transfer", &role, message)))
 }
 
-/// Makes the leader of a role give it up, and answers when somebody leads again.
+/// Makes the leader of a role give it up, and answers when a node leads again.
 #[utoipa::path(
     post, path = "/v1/roles/{role}/step-down", params(("role" = NameText, Path, description = "The role")),
     request_body = WaitRequest, responses((status = 200, body = ActionOutcome))
@@ -233,7 +245,7 @@ pub async fn step_down(
     Ok(Json(outcome.leader(&leader, former.as_ref())))
 }
 
-/// Lets nobody lead a role. Names the leader that has not given up in time, if there is one.
+/// Keeps a role without a leader. Names the leader that has not given up in time, if there is one.
 #[utoipa::path(
     post, path = "/v1/roles/{role}/pause", params(("role" = NameText, Path, description = "The role")),
     request_body = WaitRequest, responses((status = 200, body = ActionOutcome))
@@ -242,9 +254,10 @@ pub async fn pause(
     OperatorCall { app, subject: role, request, operator }: OperatorCall<WaitRequest>,
 ) -> ActionAnswer {
     let wait = wait_limit(&app, request.wait.as_deref())?;
+    let former = leader_of(&app, &role).map(|leader| leader.to_string());
     let still = operator.pause(&role, &request.why, wait).await?;
     let outcome = ActionOutcome::new("pause", &role, format!("{role} is paused"));
-    Ok(Json(ActionOutcome { leader: still.map(|leader| leader.to_string()), ..outcome }))
+    Ok(Json(ActionOutcome { leader: still.map(|leader| leader.to_string()), former, ..outcome }))
 }
 
 /// Lets a role be led again.
@@ -260,7 +273,7 @@ pub async fn resume(
     Ok(Json(ActionOutcome { changed, ..ActionOutcome::new("resume", &role, message) }))
 }
 
-/// Takes a role that no node stands for out of status, metrics and alerts, until a node stands for it.
+/// Takes a role without candidates out of status, metrics and alerts, until it has one.
 #[utoipa::path(
     post, path = "/v1/roles/{role}/forget", params(("role" = NameText, Path, description = "The role")),
     request_body = OperatorRequest, responses((status = 200, body = ActionOutcome))
@@ -315,7 +328,7 @@ pub async fn eligible(
     Ok(Json(ActionOutcome::new(action, &role, format!("{node} {does} {role}")).node(node)))
 }
 
-/// Makes a node give up its roles and stand for none.
+/// Makes a node give up its roles and campaign for none.
 #[utoipa::path(
     post, path = "/v1/nodes/{node}/drain", params(("node" = NameText, Path, description = "The node")),
     request_body = OperatorRequest, responses((status = 200, body = ActionOutcome))

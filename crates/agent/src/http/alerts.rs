@@ -20,7 +20,7 @@ use crate::alerts::record::{Episode, Record, Silence};
 use crate::model::{ActionOutcome, AlertStatus, AlertsPage, stamp};
 use crate::time::Stamp;
 
-/// For how long nobody is told.
+/// For how long no target is notified.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SilenceRequest {
@@ -53,7 +53,7 @@ pub async fn alerts(State(app): State<Arc<App>>) -> Json<AlertsPage> {
     Json(AlertsPage { sender: sender.map(|node| node.to_string()), alerts })
 }
 
-/// Somebody looks after an alert: it is not told again while it goes on.
+/// An operator looks after an alert: its notification is not repeated while it fires.
 #[utoipa::path(
     post, path = "/v1/alerts/{alert}/acknowledge", params(("alert" = NameText, Path, description = "The alert")),
     request_body = OperatorRequest, responses((status = 200, body = ActionOutcome))
@@ -76,7 +76,7 @@ pub async fn resolve(call: OperatorCall<OperatorRequest>) -> ActionAnswer {
     Ok(Json(ActionOutcome::new("resolve", &call.subject, format!("{} is resolved", call.subject))))
 }
 
-/// Nobody is told of an alert for a while.
+/// No target is notified of an alert for a while.
 #[utoipa::path(
     post, path = "/v1/alerts/{alert}/silence", params(("alert" = NameText, Path, description = "The alert")),
     request_body = SilenceRequest, responses((status = 200, body = ActionOutcome))
