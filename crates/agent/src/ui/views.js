@@ -61,9 +61,10 @@ const hour = new Window(() => {});
 hour.length = 3600_000;
 
 function fillHour(shown, role) {
+  if (!shown.clientWidth) return;
   // It changes slowly, and rows are shown five times a second.
-  const stamp = `${role.role} ${role.token} ${role.state} ${model.history.has(role.role)} ${shown.clientWidth} ${Math.floor(Date.now() / 5000)}`;
-  if (shown.dataset.stamp === stamp || !shown.clientWidth) return;
+  const stamp = `${role.role} ${role.token} ${role.state} ${pastOf(role.role)?.read} ${shown.clientWidth} ${Math.floor(Date.now() / 5000)}`;
+  if (shown.dataset.stamp === stamp) return;
   shown.dataset.stamp = stamp;
   lane(shown, role.role, pastOf(role.role)?.tenures, hour);
   for (const part of shown.children) part.tabIndex = -1;
@@ -75,7 +76,7 @@ function fillRole(row, role) {
   const [name, state, leader, token, duration, left, past, next] = row.children;
   say(name, role.role);
   replacePill(state, role.state);
-  const vacant = role.since && role.token ? `none for ${span(since(role))}` : "none";
+  const vacant = role.state === "unknown" ? "none when last seen" : role.since && role.token ? `none for ${span(since(role))}` : "none";
   say(leader, role.leader ?? (role.last_leader ? `was ${role.last_leader}` : vacant));
   leader.classList.toggle("faint", !role.leader);
   say(token, role.token ? String(role.token) : "—");
@@ -147,7 +148,7 @@ function nodeList() {
 
 function nodes() {
   const labels = (node) => Object.entries(node.labels).map(([key, value]) => `${key}=${value}`).join(" ");
-  const wants = (node) => !wanted.text || has(node.node) || has(nodeState(node)) || has(node.address) || has(labels(node));
+  const wants = (node) => !wanted.text || has(node.node) || has(nodeState(node)) || has(node.address) || has(node.host) || has(node.version) || has(labels(node));
   return [...model.nodes.values()].filter(wants);
 }
 
