@@ -22,6 +22,7 @@ mod link;
 mod many;
 mod openapi;
 mod outage;
+mod outage_kit;
 mod outbound;
 mod pages;
 mod process;
