@@ -287,3 +287,18 @@ fn every_attacker_has_tests_that_there_are() {
     }
     report(&faults);
 }
+
+/// Why tenures end is a table in the runbook and a list in the reference: each has every reason.
+#[test]
+fn every_reason_why_a_tenure_ends_is_documented() {
+    let records = fs::read_to_string(root().join("crates/core/src/record.rs")).expect("records are there");
+    let (_, reasons) = records.split_once("impl EndReason {").expect("reasons are there");
+    let words: Vec<&str> =
+        reasons.lines().take_while(|line| *line != "}").filter_map(|line| line.split('"').nth(1)).collect();
+    assert!(words.len() > 10, "{words:?}");
+    for page in ["docs/guides/operations.md", "docs/reference/cli-inspect.md"] {
+        let text = fs::read_to_string(root().join(page)).expect("the page is there");
+        let missing = words.iter().filter(|word| !text.contains(&format!("`{word}`")));
+        report(&missing.map(|word| format!("{page} does not name {word}")).collect::<Vec<_>>());
+    }
+}

@@ -50,7 +50,7 @@ pub(super) fn remarks(group: &Group) -> Vec<String> {
     let mut remarks = Vec::new();
     match voters {
         1 => remarks.push(
-            "one member alone: when it is down, nobody leads; make it three with `tenure peers add`".to_owned(),
+            "one member alone: when it is down, no node leads; make it three with `tenure peers add`".to_owned(),
         ),
         2 => remarks.push(
             "two members: when either is down, nobody leads, which is less than one alone can do; add a third, which \
