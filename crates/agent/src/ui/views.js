@@ -76,7 +76,7 @@ function fillRole(row, role) {
   const [name, state, leader, token, duration, left, past, next] = row.children;
   say(name, role.role);
   replacePill(state, role.state);
-  const vacant = role.state === "unknown" ? "none when last seen" : role.since && role.token ? `none for ${span(since(role))}` : "none";
+  const vacant = role.state === "unknown" ? "was vacant" : role.since && role.token ? `none for ${span(since(role))}` : "none";
   say(leader, role.leader ?? (role.last_leader ? `was ${role.last_leader}` : vacant));
   leader.classList.toggle("faint", !role.leader);
   say(token, role.token ? String(role.token) : "—");
