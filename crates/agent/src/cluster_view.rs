@@ -66,7 +66,7 @@ const CATCH_UP_LIMIT: Duration = Duration::from_secs(2);
 /// For so long a store that has forgotten is no healthy one, as in the alert.
 const DATA_LOSS_SHOWN: Duration = Duration::from_secs(15 * 60);
 
-/// How the cluster fares.
+/// Health of the cluster.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, utoipa::ToSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Health {

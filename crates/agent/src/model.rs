@@ -193,9 +193,9 @@ pub struct TenureEntry {
     pub role: String,
     /// Its token.
     pub token: u64,
-    /// Who led.
+    /// The node that led.
     pub node: String,
-    /// Under which session.
+    /// The session that led.
     pub session: String,
     /// When it began.
     pub began: String,
@@ -247,7 +247,7 @@ pub struct LeaderStatus {
     pub shadow: bool,
     /// The leader, as far as this agent knows.
     pub leader: Option<String>,
-    /// Where it is reached.
+    /// Address of the leader.
     pub address: Option<String>,
     /// The token.
     pub token: Option<u64>,

@@ -167,7 +167,7 @@ fn work_event(event: &Event) {
             tracing::warn!(%node, %role, %token, worker, why, "a worker failed; it is started again");
         }
         EventKind::WorkFailed { role, token, worker, why } => {
-            tracing::error!(%node, %role, %token, worker, why, "the work failed; this node stands back for a while");
+            tracing::error!(%node, %role, %token, worker, why, "the work failed; this node does not campaign until its cool-down is over");
         }
         EventKind::WorkStopped { role, token, cancelled } => {
             tracing::info!(%node, %role, %token, ?cancelled, "the work has stopped");

@@ -22,29 +22,29 @@ use crate::model::ActionOutcome;
 
 pub(super) type ActionAnswer = Result<Json<ActionOutcome>, Problem>;
 
-/// Why, and who says so.
+/// Why an operator asks, and for whom.
 #[derive(Debug, Default, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct OperatorRequest {
     /// Why; kept in the audit trail.
     #[serde(default)]
     pub why: String,
-    /// For whom the client asks; kept beside who the client is.
+    /// The person for whom the client asks; the audit trail keeps it beside the identity of the client.
     #[serde(default)]
     pub by: Option<String>,
 }
 
-/// Why, who says so, and how long it may take.
+/// Why an operator asks, for whom, and how long the agent waits for the outcome.
 #[derive(Debug, Default, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct WaitRequest {
     /// Why; kept in the audit trail.
     #[serde(default)]
     pub why: String,
-    /// For whom the client asks; kept beside who the client is.
+    /// The person for whom the client asks; the audit trail keeps it beside the identity of the client.
     #[serde(default)]
     pub by: Option<String>,
-    /// How long to wait for it, such as `30s`.
+    /// How long to wait for the outcome, such as `30s`.
     #[serde(default)]
     #[schema(value_type = Option<SpanText>)]
     pub wait: Option<String>,
@@ -60,20 +60,20 @@ pub struct TransferRequest {
     /// Why; kept in the audit trail.
     #[serde(default)]
     pub why: String,
-    /// For whom the client asks.
+    /// The person for whom the client asks.
     #[serde(default)]
     pub by: Option<String>,
-    /// How long to wait for it, such as `30s`.
+    /// How long to wait for the outcome, such as `30s`.
     #[serde(default)]
     #[schema(value_type = Option<SpanText>)]
     pub wait: Option<String>,
-    /// When, RFC 3339; at once if not said. This agent keeps it in mind, and only as long as it runs.
+    /// The time of the transfer, RFC 3339; at once if absent. This agent keeps it in memory: it is lost when the agent stops.
     #[serde(default)]
     #[schema(format = DateTime)]
     pub at: Option<String>,
 }
 
-/// A node to be tied to.
+/// The node that a role is pinned to.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PinRequest {
@@ -83,7 +83,7 @@ pub struct PinRequest {
     /// Why; kept in the audit trail.
     #[serde(default)]
     pub why: String,
-    /// For whom the client asks.
+    /// The person for whom the client asks.
     #[serde(default)]
     pub by: Option<String>,
 }
@@ -97,12 +97,12 @@ pub struct EligibleRequest {
     /// Why; kept in the audit trail.
     #[serde(default)]
     pub why: String,
-    /// For whom the client asks.
+    /// The person for whom the client asks.
     #[serde(default)]
     pub by: Option<String>,
 }
 
-/// Why something is taken back, and who says so.
+/// Why an operator takes something back, and for whom.
 #[derive(Debug, Default, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
@@ -110,7 +110,7 @@ pub struct UndoParams {
     /// Why; kept in the audit trail.
     #[serde(default)]
     pub why: String,
-    /// For whom the client asks; kept beside who the client is.
+    /// The person for whom the client asks; the audit trail keeps it beside the identity of the client.
     #[serde(default)]
     pub by: Option<String>,
 }
@@ -213,7 +213,7 @@ async fn retry_transfer<A: Future<Output = Result<Leader, tenure::Error>>>(trans
     }
 }
 
-/// Forgets a transfer that is to come, and withdraws one that the leader has not agreed to.
+/// Cancels a scheduled transfer, and withdraws one that the leader has not agreed to.
 #[utoipa::path(
     delete, path = "/v1/roles/{role}/transfer", params(("role" = NameText, Path, description = "The role"), UndoParams),
     responses((status = 200, body = ActionOutcome))
@@ -285,7 +285,7 @@ pub async fn forget(
     Ok(Json(ActionOutcome::new("forget", &role, format!("{role} is forgotten"))))
 }
 
-/// Ties a role to a node.
+/// Pins a role to a node: no other node may lead it.
 #[utoipa::path(
     post, path = "/v1/roles/{role}/pin", params(("role" = NameText, Path, description = "The role")),
     request_body = PinRequest, responses((status = 200, body = ActionOutcome))
@@ -299,7 +299,7 @@ pub async fn pin(
     Ok(Json(outcome))
 }
 
-/// Unties a role.
+/// Unpins a role.
 #[utoipa::path(
     delete, path = "/v1/roles/{role}/pin", params(("role" = NameText, Path, description = "The role"), UndoParams),
     responses((status = 200, body = ActionOutcome))
@@ -344,7 +344,7 @@ pub async fn drain(
     Ok(Json(ActionOutcome::new("drain", &node, format!("{node} is drained"))))
 }
 
-/// Lets a node stand again.
+/// Ends the drain of a node: it campaigns again.
 #[utoipa::path(
     delete, path = "/v1/nodes/{node}/drain", params(("node" = NameText, Path, description = "The node"), UndoParams),
     responses((status = 200, body = ActionOutcome))

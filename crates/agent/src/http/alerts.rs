@@ -31,14 +31,14 @@ pub struct SilenceRequest {
     /// Why; kept in the audit trail.
     #[serde(default)]
     pub why: String,
-    /// For whom the client asks.
+    /// The person for whom the client asks.
     #[serde(default)]
     pub by: Option<String>,
 }
 
 on_behalf_of!(SilenceRequest);
 
-/// Every alert: whether it fires, who was told, who looks after it.
+/// Every alert: whether it fires, which targets were notified, which operator looks after it.
 #[utoipa::path(get, path = "/v1/alerts", responses((status = 200, body = AlertsPage)))]
 pub async fn alerts(State(app): State<Arc<App>>) -> Json<AlertsPage> {
     // Without the store what is known here has to do.
@@ -65,8 +65,8 @@ pub async fn acknowledge(call: OperatorCall<OperatorRequest>) -> ActionAnswer {
     Ok(Json(ActionOutcome::new("acknowledge", &call.subject, message)))
 }
 
-/// An alert is over because a person says so: those who were told are told that, and it stays quiet until its condition
-/// was false once.
+/// An operator ends an alert: the targets that were notified hear that, and the alert stays quiet until its condition was
+/// false once.
 #[utoipa::path(
     post, path = "/v1/alerts/{alert}/resolve", params(("alert" = NameText, Path, description = "The alert")),
     request_body = OperatorRequest, responses((status = 200, body = ActionOutcome))
@@ -118,7 +118,7 @@ pub async fn silence(
     Ok(Json(ActionOutcome::new("silence", &alert, message)))
 }
 
-/// An alert is told of again.
+/// Ends the silence of an alert.
 #[utoipa::path(
     delete, path = "/v1/alerts/{alert}/silence",
     params(("alert" = NameText, Path, description = "The alert"), UndoParams), responses((status = 200, body = ActionOutcome))

@@ -57,7 +57,7 @@ pub const ITEMS: &[(&str, &str)] = &[
     ("role", "a role: state, leader, token, for how long, next in line"),
     ("lease", "how much of the leader's lease is left"),
     ("nodes", "the list of nodes"),
-    ("node", "a node: state, lease, how many roles it leads and stands for, address"),
+    ("node", "a node: state, lease, how many roles it leads and is a candidate for, address"),
     ("labels", "what people say about a node"),
     ("timeline", "a lane of tenures for each role"),
     ("lane", "which nodes led a role, and for how long none did"),

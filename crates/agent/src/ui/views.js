@@ -182,7 +182,7 @@ export function sentence(event) {
     case "elected": return `this node leads, token ${event.token}`;
     case "lost": return `this node lost the role${because}`;
     case "work-restarted": return `${event.worker} failed and is started again: ${event.why}`;
-    case "work-failed": return `${event.worker} failed, this node stands back: ${event.why}`;
+    case "work-failed": return `${event.worker} failed, this node waits for its cool-down: ${event.why}`;
     case "task-started": return `began for ${clock(Date.parse(event.tick))}, token ${event.token}`;
     case "task-ended": return `${event.state} after ${span(event.took_ms)}, for ${clock(Date.parse(event.tick))}${event.why ? `: ${event.why}` : ""}`;
     case "task-passed": return `${event.count} ${event.count > 1 ? "ticks" : "tick"} ${event.state}: ${event.why}`;
