@@ -58,8 +58,8 @@ pub struct CampaignEvent {
 /// An instant, in three ways. On the agent's own host the boot clock is exact, whenever the message is read.
 #[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
 pub struct Deadline {
-    /// How many milliseconds were left when this was sent. Counted from when it is *read* it is too late by as long as
-    /// it was on its way.
+    /// Milliseconds left when the agent sent this message. A client that counts from when it *reads* the message counts too
+    /// long, by the time that the message travelled.
     pub remaining_ms: u64,
     /// By this host's wall clock, RFC 3339.
     pub at: String,

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use tenure::operator::{ClusterChange, ClusterSnapshot, ClusterWatch, NodeState, RoleReport, RoleState};
 use tenure::{Name, Operator, Timing};
+use tokio::sync::Notify;
 
 use super::events::Events;
 use super::metrics::Metrics;
@@ -51,22 +52,29 @@ pub struct ClusterView {
     stale_after: Duration,
     /// When the store was last seen to have lost what it had acknowledged.
     data_lost_at: RwLock<Option<Instant>>,
-    /// What is younger than this is taken as it was seen: nobody's lease runs out within a beat.
+    /// What is younger than this is taken as it was seen: no lease runs out within a beat.
     beat: Duration,
+    /// A request wants the store to be polled now.
+    wanted: Notify,
+    /// The store was polled.
+    polled: Notify,
 }
+
+/// How long an answer waits for what it changed to be seen; a store that answers is polled much sooner.
+const CATCH_UP_LIMIT: Duration = Duration::from_secs(2);
 
 /// For so long a store that has forgotten is no healthy one, as in the alert.
 const DATA_LOSS_SHOWN: Duration = Duration::from_secs(15 * 60);
 
-/// How the cluster fares.
+/// Health of the cluster.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, utoipa::ToSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Health {
     /// All is well.
     Healthy,
-    /// It works, but a person should look.
+    /// It works, but an operator should look.
     Degraded,
-    /// A role that somebody stands for has no leader, or nothing is known.
+    /// A role with candidates has no leader, or nothing is known.
     Unhealthy,
 }
 
@@ -75,7 +83,30 @@ impl ClusterView {
     #[must_use]
     pub fn new(timing: &Timing) -> Self {
         let stale_after = (2 * timing.ttl).max(Duration::from_secs(5));
-        Self { seen: RwLock::default(), stale_after, data_lost_at: RwLock::default(), beat: timing.beat }
+        Self {
+            seen: RwLock::default(),
+            stale_after,
+            data_lost_at: RwLock::default(),
+            beat: timing.beat,
+            wanted: Notify::new(),
+            polled: Notify::new(),
+        }
+    }
+
+    /// Returns when everything that happened before the call is seen, or cannot be seen for the moment.
+    pub async fn catch_up(&self) {
+        let asked = Instant::now();
+        let caught_up = async {
+            loop {
+                let polled = self.polled.notified();
+                if self.seen.read().unwrap_or_else(PoisonError::into_inner).at >= Some(asked) {
+                    return;
+                }
+                self.wanted.notify_one();
+                polled.await;
+            }
+        };
+        let _ = tokio::time::timeout(CATCH_UP_LIMIT, caught_up).await;
     }
 
     /// What was seen last, and how much of it is still known: see [`ClusterSnapshot::aged`].
@@ -98,7 +129,8 @@ impl ClusterView {
         let mut watch = self.begin(operator).await;
         let mut first = true;
         loop {
-            let changes = if std::mem::take(&mut first) { Ok(Vec::new()) } else { watch.poll().await };
+            let changes =
+                if std::mem::take(&mut first) { Ok(Vec::new()) } else { self.poll(&mut watch).await };
             match changes {
                 Ok(changes) => {
                     self.update(&watch, &changes, events, metrics);
@@ -109,6 +141,13 @@ impl ClusterView {
                     tokio::time::sleep(Duration::from_millis(200)).await;
                 }
             }
+        }
+    }
+
+    async fn poll(&self, watch: &mut ClusterWatch) -> Result<Vec<ClusterChange>, tenure::Error> {
+        tokio::select! {
+            changes = watch.poll() => changes,
+            () = self.wanted.notified() => watch.poll_now().await,
         }
     }
 
@@ -126,6 +165,7 @@ impl ClusterView {
         let snapshot = Arc::new(watch.snapshot().clone());
         metrics.update(&snapshot, changes, watch.taken_at());
         self.change(|seen| *seen = Observation { snapshot, at: Some(watch.taken_at()), error: None });
+        self.polled.notify_waiters();
         for change in changes {
             events.publish_change(change);
             if let ClusterChange::StoreForgot { .. } = change {

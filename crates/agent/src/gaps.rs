@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use tenure::history::{EndSource, RoleHistory};
 use tenure::operator::{ClusterSnapshot, RoleReport, RoleState};
-use tenure::{Name, Token};
+use tenure::{EndReason, Name, Token};
 
 /// How many histories are read at once.
 const HISTORIES_PER_READ: usize = 128;
@@ -21,7 +21,36 @@ const REPORT_LIMIT: Duration = Duration::from_secs(5);
 pub(super) struct Gaps {
     roles: BTreeMap<Name, Gap>,
     looked: Option<Instant>,
-    unreconciled: BTreeMap<Name, (Token, Instant)>,
+    unreconciled: BTreeMap<Name, Unreconciled>,
+}
+
+/// A change of leaders of which only the history knows when, and often why, the former one ended.
+#[derive(Debug)]
+struct Unreconciled {
+    /// The token of the former leader.
+    token: Token,
+    since: Instant,
+    succession: Succession,
+}
+
+/// A leader that followed another one.
+#[derive(Debug, Clone)]
+pub(super) struct Succession {
+    pub(super) leader: Name,
+    /// It followed a leader that failed, as far as that is known.
+    pub(super) failed: bool,
+    /// It is another node than the former leader.
+    pub(super) another: bool,
+}
+
+/// What the history tells of a change of leaders.
+#[derive(Debug)]
+pub(super) struct Reconciled {
+    pub(super) role: Name,
+    pub(super) gap: Duration,
+    pub(super) succession: Succession,
+    /// The former leader failed, which was not known before.
+    pub(super) turned_out_failed: bool,
 }
 
 #[derive(Debug, Default)]
@@ -40,15 +69,16 @@ struct Gap {
 }
 
 impl Gaps {
-    /// Somebody leads again: for how long nobody had. `failed` says that the last leader did not give up. None if this
-    /// agent did not look all the time.
-    pub(super) fn end(&mut self, role: &Name, failed: bool) -> Option<Duration> {
+    /// A node leads again: how long none had. None if this agent did not look all the time; then the history tells.
+    pub(super) fn end(&mut self, role: &Name, succession: &Succession) -> Option<Duration> {
+        let failed = succession.failed;
         let now = Instant::now();
         let absent = self.looked.map(|looked| now - looked).unwrap_or_default();
         let gap = self.roles.entry(role.clone()).or_default();
         // A leader that failed may live, and know better than its last beat when it stopped.
         if gap.beat.is_some() && (failed || gap.unseen || absent > gap.lease) {
-            self.unreconciled.insert(role.clone(), (gap.token, now));
+            let (token, since, succession) = (gap.token, now, succession.clone());
+            self.unreconciled.insert(role.clone(), Unreconciled { token, since, succession });
             return None;
         }
         let began = if failed { gap.beat.or(gap.vacant) } else { gap.vacant };
@@ -81,24 +111,37 @@ impl Gaps {
         self.unreconciled.keys().take(HISTORIES_PER_READ).cloned().collect()
     }
 
-    /// Takes the gaps from the histories; returns the leaderless time of each role.
-    pub(super) fn reconcile(&mut self, histories: &BTreeMap<Name, RoleHistory>) -> Vec<Duration> {
+    /// Takes the gaps from the histories.
+    pub(super) fn reconcile(&mut self, histories: &BTreeMap<Name, RoleHistory>) -> Vec<Reconciled> {
         let mut reconciled = Vec::new();
         for (role, history) in histories {
-            let Some((token, since)) = self.unreconciled.get(role).copied() else { continue };
-            let last = history.tenures.iter().find(|past| past.token == token);
+            let Some(Unreconciled { token, since, .. }) = self.unreconciled.get(role) else { continue };
+            let last = history.tenures.iter().find(|past| past.token == *token);
             let told = last.is_some_and(|past| past.measured == Some(EndSource::Leader));
             if !told && since.elapsed() < REPORT_LIMIT {
                 continue;
             }
-            self.unreconciled.remove(role);
-            let (gap, length) =
-                (self.roles.entry(role.clone()).or_default(), history.leaderless_since(token));
+            let length = history.leaderless_since(*token);
+            let gap = self.roles.entry(role.clone()).or_default();
             gap.total += length.saturating_sub(std::mem::take(&mut gap.counted));
-            reconciled.push(length);
+            let Some(Unreconciled { succession, .. }) = self.unreconciled.remove(role) else { continue };
+            let turned_out_failed =
+                !succession.failed && last.and_then(|past| past.reason).is_some_and(is_failure);
+            reconciled.push(Reconciled { role: role.clone(), gap: length, succession, turned_out_failed });
         }
         reconciled
     }
+}
+
+/// Whether a tenure ended for this reason without the doing of its leader, its work or an operator.
+fn is_failure(reason: EndReason) -> bool {
+    use EndReason::{
+        ClockFault, Cloned, Disconnected, Expelled, Fault, Forgotten, LeaseExpired, NewerProtocol,
+    };
+    matches!(
+        reason,
+        LeaseExpired | Expelled | Disconnected | Forgotten | Cloned | ClockFault | NewerProtocol | Fault
+    )
 }
 
 impl Gap {

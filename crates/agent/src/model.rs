@@ -157,6 +157,12 @@ pub struct NodeStatus {
     pub candidate_for: usize,
     /// Labels from its configuration.
     pub labels: BTreeMap<String, String>,
+    /// The host it runs on, as its kernel names it.
+    #[serde(default)]
+    pub host: Option<String>,
+    /// The version of Tenure in it.
+    #[serde(default)]
+    pub version: Option<String>,
     /// Its address, from its configuration.
     pub address: Option<String>,
     /// When it joined.
@@ -187,9 +193,9 @@ pub struct TenureEntry {
     pub role: String,
     /// Its token.
     pub token: u64,
-    /// Who led.
+    /// The node that led.
     pub node: String,
-    /// Under which session.
+    /// The session that led.
     pub session: String,
     /// When it began.
     pub began: String,
@@ -241,7 +247,7 @@ pub struct LeaderStatus {
     pub shadow: bool,
     /// The leader, as far as this agent knows.
     pub leader: Option<String>,
-    /// Where it is reached.
+    /// Address of the leader.
     pub address: Option<String>,
     /// The token.
     pub token: Option<u64>,
@@ -281,7 +287,7 @@ pub struct ActionOutcome {
     pub token: Option<u64>,
     /// The address of that leader.
     pub address: Option<String>,
-    /// The leader before a transfer or a step-down.
+    /// The leader before a transfer, a step-down or a pause.
     pub former: Option<String>,
     /// How long it took, as the command line measured it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -311,6 +317,13 @@ impl ActionOutcome {
     #[must_use]
     pub fn node(self, node: &Name) -> Self {
         Self { node: Some(node.to_string()), ..self }
+    }
+
+    /// The leader after the action, as the role shows it.
+    #[must_use]
+    pub fn led_as(self, role: &RoleReport) -> Self {
+        let Some(node) = role.leader.clone() else { return self };
+        self.leader(&Leader { node, token: role.token, address: role.address.clone() }, None)
     }
 
     /// The leader after the action, and the one before.
@@ -386,6 +399,8 @@ impl NodeStatus {
                 .collect(),
             candidate_for: report.candidacies.len(),
             labels: report.labels.clone(),
+            host: report.host.clone(),
+            version: report.version.clone(),
             address: report.address.clone(),
             joined: stamp(report.since),
             last_beat_ms_ago: report.last_beat_ms_ago,
@@ -508,6 +523,8 @@ impl NodeStatus {
                 .map(|(role, priority)| Ok((name(role)?, *priority)))
                 .collect::<Result<_, String>>()?,
             labels: self.labels.clone(),
+            host: self.host.clone(),
+            version: self.version.clone(),
             address: self.address.clone(),
             since: wall(&self.joined).unwrap_or_default(),
             last_beat_ms_ago: self.last_beat_ms_ago,

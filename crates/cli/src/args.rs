@@ -429,7 +429,7 @@ pub struct HistoryArgs {
     /// Only this role
     pub role: Option<Name>,
     /// Show at most this many tenures of each role
-    #[arg(long, short = 'n', default_value = "20")]
+    #[arg(long, short = 'n', default_value = "20", value_parser = at_least_one)]
     pub limit: std::num::NonZeroUsize,
 }
 
@@ -656,7 +656,7 @@ pub struct TaskHistoryArgs {
     /// Only this task
     pub task: Option<Name>,
     /// Show at most this many runs of each task
-    #[arg(long, short = 'n', default_value = "20")]
+    #[arg(long, short = 'n', default_value = "20", value_parser = at_least_one)]
     pub limit: std::num::NonZeroUsize,
 }
 
@@ -759,6 +759,11 @@ pub struct CompletionArgs {
     /// The shell
     #[arg(value_enum)]
     pub shell: clap_complete::Shell,
+}
+
+/// A number of things to show.
+fn at_least_one(text: &str) -> Result<std::num::NonZeroUsize, String> {
+    text.parse().map_err(|_| "give a number of at least 1".to_owned())
 }
 
 /// `5s`, `500ms`, `1m 30s`; a number without a unit is refused.

@@ -19,6 +19,7 @@ const UNUSED: &[(&str, &[&str])] = &[
     ("repair", &["agent", TOKEN]),
     ("schema", &["agent", TOKEN]),
     ("peers", &["agent", TOKEN, "namespace"]),
+    ("probe", &["store"]),
     ("demo", ALL),
     ("bench", &["agent", TOKEN]),
     ("torture", &["agent", TOKEN, "namespace", "format"]),

@@ -63,7 +63,7 @@ fn was_hostile(all: &str) {
 fn on_the_embedded_store() {
     let all = round("sqlite", KIND, "1");
     assert!(all.contains("skipped:") && all.contains("no proxy fits between"), "{all}");
-    assert!(all.contains("skipped:    neighbour (nobody else has a login there)"), "{all}");
+    assert!(all.contains("skipped:    neighbour (no other login has access there)"), "{all}");
 }
 
 #[test]

@@ -52,7 +52,7 @@ pub enum Error {
         by: String,
     },
     /// A role that is in use cannot be forgotten.
-    #[error("cannot forget {role}: {node} leads it or stands for it; stop that candidate first")]
+    #[error("cannot forget {role}: {node} leads it or is a candidate for it; stop that node first")]
     InUse {
         /// The role.
         role: Name,

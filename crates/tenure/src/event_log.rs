@@ -8,6 +8,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::event::{Event, EventKind};
+use crate::ledger::RunState;
 use crate::{Name, Token};
 
 /// The number of lines of one kind in a row that are written one by one.
@@ -128,7 +129,7 @@ fn line(event: &Event) {
             tracing::warn!(%node, millis, "the store may have forgotten: nothing is claimed for a while");
         }
         EventKind::Stuck { role, token } => {
-            tracing::error!(%node, %role, %token, "the work did not stop in time; only the token protects what it does");
+            tracing::error!(%node, %role, %token, "the work did not stop in time; only the token protects what it does after its lease");
         }
         EventKind::StoreWeakened { why } => {
             tracing::warn!(%node, why, "the store can lose acknowledged writes from now on: class C");
@@ -166,13 +167,23 @@ fn work_event(event: &Event) {
             tracing::warn!(%node, %role, %token, worker, why, "a worker failed; it is started again");
         }
         EventKind::WorkFailed { role, token, worker, why } => {
-            tracing::error!(%node, %role, %token, worker, why, "the work failed; this node stands back for a while");
+            tracing::error!(%node, %role, %token, worker, why, "the work failed; this node does not campaign until its cool-down is over");
         }
         EventKind::WorkStopped { role, token, cancelled } => {
             tracing::info!(%node, %role, %token, ?cancelled, "the work has stopped");
         }
         EventKind::TaskStarted { task, tick, token, late_ms } => {
             tracing::debug!(%node, %task, tick = tick.as_micros(), %token, late_ms, "task started");
+        }
+        EventKind::TaskEnded {
+            task,
+            tick,
+            token,
+            state: state @ (RunState::Failed | RunState::TimedOut),
+            took_ms,
+            why,
+        } => {
+            tracing::warn!(%node, %task, tick = tick.as_micros(), %token, %state, took_ms, why, "task failed");
         }
         EventKind::TaskEnded { task, tick, token, state, took_ms, why } => {
             tracing::info!(%node, %task, tick = tick.as_micros(), %token, %state, took_ms, why, "task ended");

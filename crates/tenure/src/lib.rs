@@ -154,6 +154,7 @@ mod lease_state;
 pub mod ledger;
 mod node;
 pub mod operator;
+mod origin;
 mod publisher;
 #[cfg(feature = "schedule")]
 pub mod schedule;

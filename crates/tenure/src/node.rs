@@ -15,6 +15,7 @@ use crate::clock::{Clock, LeaseClock};
 use crate::driver::{self, Command, DriverConfig, RoleSlot, StoreContact};
 use crate::event::{Event, EventKind};
 use crate::lead::{Lead, WorkOutcome, WorkResult};
+use crate::origin::with_origin;
 use crate::publisher::{EventStream, ListenerGuard, Publisher};
 use crate::store::{self, SharedStore, StoreError};
 use crate::{Error, Name, Takeover, Timing};
@@ -225,6 +226,7 @@ impl Node {
 
     /// Changes the labels and the address of this node.
     pub fn set_description(&self, labels: BTreeMap<String, String>, address: Option<String>) {
+        let labels = with_origin(labels);
         let _ = self.inner.commands.send(Command::Describe { labels, address });
     }
 
@@ -621,7 +623,7 @@ impl NodeBuilder {
             clock: clock.clone(),
             publisher: publisher.clone(),
             commands: receiver,
-            labels: self.labels.clone(),
+            labels: with_origin(self.labels.clone()),
             address: self.address,
             abort_if_stuck: self.abort_if_stuck,
             election_checks: self.election_checks,
@@ -655,9 +657,8 @@ impl NodeBuilder {
 /// `<host>-<pid>`, with what a name cannot have replaced.
 #[must_use]
 pub fn default_node_name() -> String {
-    let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
     let allowed = |c: char| if c.is_ascii_alphanumeric() || matches!(c, '.' | '-') { c } else { '-' };
-    let host: String = host.chars().map(allowed).take(80).collect();
+    let host: String = crate::origin::host().chars().map(allowed).collect();
     let host = host.trim_matches(|c: char| !c.is_ascii_alphanumeric());
     let host = if host.is_empty() { "node" } else { host };
     format!("{host}-{}", std::process::id())

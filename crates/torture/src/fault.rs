@@ -88,7 +88,12 @@ const TABLE: [(FaultKind, FaultGroup, &str, &str); 35] = [
         "kill -9 of one member of the group, started again",
     ),
     (FaultKind::MemberFreeze, FaultGroup::Store, "member-freeze", "SIGSTOP of one member of the group"),
-    (FaultKind::MemberCut, FaultGroup::Store, "member-cut", "nobody reaches one member of the group"),
+    (
+        FaultKind::MemberCut,
+        FaultGroup::Store,
+        "member-cut",
+        "no other member reaches one member of the group",
+    ),
     (
         FaultKind::Failover,
         FaultGroup::Store,

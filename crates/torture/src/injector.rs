@@ -508,7 +508,7 @@ impl<'a> FaultInjector<'a> {
         }
         if self.expected.0 == 0 {
             if self.stop.is_received() {
-                return Err(Error::Failed("ended before anybody was elected".to_owned()));
+                return Err(Error::Failed("ended before a node was elected".to_owned()));
             }
             let words =
                 self.exited.first().map(|(key, words)| format!("; {key}: {words}")).unwrap_or_default();
@@ -536,7 +536,7 @@ impl<'a> FaultInjector<'a> {
         let unordered: Vec<u64> = self.target.failovers().into_iter().filter(|at| !ordered(*at)).collect();
         injected.extend(unordered.into_iter().map(|at| InjectedFault {
             kind: "failover".into(),
-            what: "a fail-over that nobody ordered".into(),
+            what: "a fail-over that the torture did not cause".into(),
             from: at.saturating_sub(later(0, UNSEEN)),
             to: at,
             on: FaultScope::Store,

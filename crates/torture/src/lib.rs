@@ -17,6 +17,7 @@ pub mod attacked;
 mod error;
 pub mod fault;
 mod fence;
+pub mod freeze;
 pub mod injector;
 pub mod judge;
 pub mod linearizability;

@@ -118,7 +118,7 @@ impl TargetStore {
             FaultGroup::Store | FaultGroup::Destroy if !self.able.contains(&kind) => {
                 Some("this store has no such fault")
             }
-            FaultGroup::Neighbour if !self.able.contains(&kind) => Some("nobody else has a login there"),
+            FaultGroup::Neighbour if !self.able.contains(&kind) => Some("no other login has access there"),
             FaultGroup::Store if kind == FaultKind::DiskFull && !self.has_disk => {
                 Some("no disk of its own could be mounted for the store: that is for root")
             }

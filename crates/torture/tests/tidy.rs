@@ -121,20 +121,27 @@ fn no_path_of_a_machine_and_no_registry_is_named() {
     report(&faults);
 }
 
-/// README's snippets are parts of one program that is compiled.
+/// The snippets of README and of the guides are parts of programs that are compiled.
 #[test]
-fn the_code_of_the_readme_compiles() {
+fn the_code_of_the_readme_and_of_the_guides_compiles() {
+    let read = |file: &str| fs::read_to_string(root().join(file)).expect("it is there");
     let bare = |text: &str| text.split_whitespace().collect::<String>();
-    let example =
-        bare(&fs::read_to_string(root().join("crates/tenure/examples/readme.rs")).expect("it is there"));
-    let readme = fs::read_to_string(root().join("README.md")).expect("it is there");
-    let snippets: Vec<&str> =
-        readme.split("```rust\n").skip(1).filter_map(|rest| rest.split("```").next()).collect();
-    assert!(snippets.len() >= 3, "{} snippets", snippets.len());
-    let missing = snippets.into_iter().filter(|snippet| !example.contains(&bare(snippet)));
-    report(
-        &missing.map(|snippet| format!("examples/readme.rs does not have:\n{snippet}")).collect::<Vec<_>>(),
-    );
+    for (example, pages, least) in [
+        ("crates/tenure/examples/readme.rs", &["README.md"][..], 3),
+        (
+            "crates/tenure/examples/guides.rs",
+            &["docs/guides/work.md", "docs/guides/schedules.md", "docs/guides/fencing.md"][..],
+            3,
+        ),
+    ] {
+        let pages: Vec<String> = pages.iter().map(|page| read(page)).collect();
+        let blocks = pages.iter().flat_map(|page| page.split("```rust\n").skip(1));
+        let snippets: Vec<&str> = blocks.filter_map(|rest| rest.split("```").next()).collect();
+        assert!(snippets.len() >= least, "{} snippets", snippets.len());
+        let compiled = bare(&read(example));
+        let missing = snippets.into_iter().filter(|snippet| !compiled.contains(&bare(snippet)));
+        report(&missing.map(|snippet| format!("{example} does not have:\n{snippet}")).collect::<Vec<_>>());
+    }
 }
 
 /// The page without its code blocks: what they show is no link and no heading.
@@ -286,4 +293,19 @@ fn every_attacker_has_tests_that_there_are() {
         }
     }
     report(&faults);
+}
+
+/// Why tenures end is a table in the runbook and a list in the reference: each has every reason.
+#[test]
+fn every_reason_why_a_tenure_ends_is_documented() {
+    let records = fs::read_to_string(root().join("crates/core/src/record.rs")).expect("records are there");
+    let (_, reasons) = records.split_once("impl EndReason {").expect("reasons are there");
+    let words: Vec<&str> =
+        reasons.lines().take_while(|line| *line != "}").filter_map(|line| line.split('"').nth(1)).collect();
+    assert!(words.len() > 10, "{words:?}");
+    for page in ["docs/guides/operations.md", "docs/reference/cli-inspect.md"] {
+        let text = fs::read_to_string(root().join(page)).expect("the page is there");
+        let missing = words.iter().filter(|word| !text.contains(&format!("`{word}`")));
+        report(&missing.map(|word| format!("{page} does not name {word}")).collect::<Vec<_>>());
+    }
 }

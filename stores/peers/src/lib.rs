@@ -252,7 +252,7 @@ impl Peers {
                 return Ok(group_view);
             }
             if Instant::now() > until {
-                let why = "the members have not elected anybody yet: start a majority of them";
+                let why = "the members have not elected a Raft leader yet: start a majority of them";
                 return Err(StoreError::not_applied(STORE, why));
             }
             tokio::time::sleep(Duration::from_millis(20)).await;
@@ -279,7 +279,7 @@ fn start_member(
     })?;
     let (inputs, received) = mpsc::channel();
     let shared = Arc::new(Shared::new(settings.clone(), watches.clone(), runtime.clone(), inputs));
-    shared.set_trouble(Some(("this member has only just been started".to_owned(), false)));
+    shared.set_trouble(Some(("this member is starting".to_owned(), false)));
     runtime.spawn(server::run(listener, shared.clone()));
     let (held, me) = (shared.clone(), me.to_owned());
     let run = move || {

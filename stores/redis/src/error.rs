@@ -32,7 +32,7 @@ pub(super) fn unreachable(place: &str, error: &RedisError) -> StoreError {
     }
 }
 
-/// An operation that was sent failed: unless the server itself says that it refused, the outcome is unknown.
+/// An operation that was sent failed: unless the server itself says that it refused, nobody knows.
 pub(super) fn of_operation(error: &RedisError) -> (StoreError, ConnectionHealth) {
     match error.code() {
         Some(code) => of_code(code, error.detail().unwrap_or_default()),
@@ -124,7 +124,7 @@ fn explain(code: &str, detail: &str) -> (String, bool) {
         "OOM" => "the server's memory is full: raise maxmemory, or remove what else it keeps",
         "MISCONF" => "the server cannot save its data and takes no writes: see its log, free disk space",
         "NOREPLICAS" => "too few replicas are connected (min-replicas-to-write): see why",
-        "BUSY" => "a script of another client blocks the server: SCRIPT KILL ends it",
+        "BUSY" => "a script of another client holds up the server: SCRIPT KILL ends it",
         "CLUSTERDOWN" => "the Redis Cluster is down: see CLUSTER INFO",
         "MOVED" | "ASK" => "another node of the Redis Cluster has this namespace now",
         "CROSSSLOT" => "a proxy has spread one namespace over several servers: connect without it",

@@ -83,7 +83,7 @@ impl FileLocation {
 fn check_names(file: &Path) -> Result<(), StoreError> {
     let Ok(found) = fs::metadata(file) else { return Ok(()) };
     let why = if found.nlink() > 1 {
-        "has another name (a hard link): remove that, or copy the file while no node uses it"
+        "has another name (a hard link): remove that, or copy the file while no process uses it"
     } else if is_mounted_by_itself(file) {
         "is mounted by itself: mount the directory that it lies in"
     } else {

@@ -120,11 +120,15 @@ impl Rule {
     }
 }
 
-/// A value without figures that nobody needs.
+/// A value as people read it: an extrapolated count of 16.313 is 16.
 #[must_use]
 pub fn shown(value: f64) -> String {
-    let rounded = (value * 1000.0).round() / 1000.0;
-    format!("{rounded}")
+    let scale = match value.abs() {
+        ..1.0 => 1000.0,
+        ..10.0 => 10.0,
+        _ => 1.0,
+    };
+    format!("{}", (value * scale).round() / scale)
 }
 
 /// A rule that comes with Tenure; `P_` stands for the prefix of the metrics.
@@ -334,7 +338,7 @@ mod tests {
         let rules = shipped("tenure", Duration::ZERO, &[]);
         let labels = [("role".to_owned(), "job".to_owned())].into();
         assert_eq!(rules[1].say(&labels, 2.0), "2 nodes report that they lead job");
-        assert_eq!(shown(2.000_400_1), "2");
+        assert_eq!((shown(2.000_400_1), shown(16.313)), ("2".to_owned(), "16".to_owned()));
         assert_eq!(shown(0.1234), "0.123");
     }
 }

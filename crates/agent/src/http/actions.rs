@@ -1,10 +1,13 @@
 //! Actions of operators; who asked, and why, is kept in the audit trail.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use axum::extract::{Request, State};
 use axum::http::StatusCode;
+use axum::middleware::Next;
+use axum::response::Response;
 use serde::Deserialize;
 use tenure::operator::OperatorAction;
 use tenure::{Leader, Name};
@@ -19,29 +22,29 @@ use crate::model::ActionOutcome;
 
 pub(super) type ActionAnswer = Result<Json<ActionOutcome>, Problem>;
 
-/// Why, and who says so.
+/// Why an operator asks, and for whom.
 #[derive(Debug, Default, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct OperatorRequest {
     /// Why; kept in the audit trail.
     #[serde(default)]
     pub why: String,
-    /// For whom the client asks; kept beside who the client is.
+    /// The person for whom the client asks; the audit trail keeps it beside the identity of the client.
     #[serde(default)]
     pub by: Option<String>,
 }
 
-/// Why, who says so, and how long it may take.
+/// Why an operator asks, for whom, and how long the agent waits for the outcome.
 #[derive(Debug, Default, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct WaitRequest {
     /// Why; kept in the audit trail.
     #[serde(default)]
     pub why: String,
-    /// For whom the client asks; kept beside who the client is.
+    /// The person for whom the client asks; the audit trail keeps it beside the identity of the client.
     #[serde(default)]
     pub by: Option<String>,
-    /// How long to wait for it, such as `30s`.
+    /// How long to wait for the outcome, such as `30s`.
     #[serde(default)]
     #[schema(value_type = Option<SpanText>)]
     pub wait: Option<String>,
@@ -57,20 +60,20 @@ pub struct TransferRequest {
     /// Why; kept in the audit trail.
     #[serde(default)]
     pub why: String,
-    /// For whom the client asks.
+    /// The person for whom the client asks.
     #[serde(default)]
     pub by: Option<String>,
-    /// How long to wait for it, such as `30s`.
+    /// How long to wait for the outcome, such as `30s`.
     #[serde(default)]
     #[schema(value_type = Option<SpanText>)]
     pub wait: Option<String>,
-    /// When, RFC 3339; at once if not said. This agent keeps it in mind, and only as long as it runs.
+    /// The time of the transfer, RFC 3339; at once if absent. This agent keeps it in memory: it is lost when the agent stops.
     #[serde(default)]
     #[schema(format = DateTime)]
     pub at: Option<String>,
 }
 
-/// A node to be tied to.
+/// The node that a role is pinned to.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PinRequest {
@@ -80,7 +83,7 @@ pub struct PinRequest {
     /// Why; kept in the audit trail.
     #[serde(default)]
     pub why: String,
-    /// For whom the client asks.
+    /// The person for whom the client asks.
     #[serde(default)]
     pub by: Option<String>,
 }
@@ -94,12 +97,12 @@ pub struct EligibleRequest {
     /// Why; kept in the audit trail.
     #[serde(default)]
     pub why: String,
-    /// For whom the client asks.
+    /// The person for whom the client asks.
     #[serde(default)]
     pub by: Option<String>,
 }
 
-/// Why something is taken back, and who says so.
+/// Why an operator takes something back, and for whom.
 #[derive(Debug, Default, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
@@ -107,7 +110,7 @@ pub struct UndoParams {
     /// Why; kept in the audit trail.
     #[serde(default)]
     pub why: String,
-    /// For whom the client asks; kept beside who the client is.
+    /// The person for whom the client asks; the audit trail keeps it beside the identity of the client.
     #[serde(default)]
     pub by: Option<String>,
 }
@@ -157,6 +160,15 @@ impl ScheduledTransfers {
     }
 }
 
+/// Answers when this agent has seen what was done, so that its next answer shows it.
+pub async fn answer_when_seen(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
+    let response = next.run(request).await;
+    if response.status().is_success() {
+        app.cluster_view.catch_up().await;
+    }
+    response
+}
+
 /// Hands a role to a node, and answers when that node leads it; or later, at a given time.
 #[utoipa::path(
     post, path = "/v1/roles/{role}/transfer", params(("role" = NameText, Path, description = "The role")),
@@ -201,7 +213,7 @@ async fn retry_transfer<A: Future<Output = Result<Leader, tenure::Error>>>(trans
     }
 }
 
-/// Forgets a transfer that is to come, and withdraws one that the leader has not agreed to.
+/// Cancels a scheduled transfer, and withdraws one that the leader has not agreed to.
 #[utoipa::path(
     delete, path = "/v1/roles/{role}/transfer", params(("role" = NameText, Path, description = "The role"), UndoParams),
     responses((status = 200, body = ActionOutcome))
@@ -218,7 +230,7 @@ pub async fn cancel(
     Ok(Json(ActionOutcome::new("cancel-transfer", &role, message)))
 }
 
-/// Makes the leader of a role give it up, and answers when somebody leads again.
+/// Makes the leader of a role give it up, and answers when a node leads again.
 #[utoipa::path(
     post, path = "/v1/roles/{role}/step-down", params(("role" = NameText, Path, description = "The role")),
     request_body = WaitRequest, responses((status = 200, body = ActionOutcome))
@@ -233,7 +245,7 @@ pub async fn step_down(
     Ok(Json(outcome.leader(&leader, former.as_ref())))
 }
 
-/// Lets nobody lead a role. Names the leader that has not given up in time, if there is one.
+/// Keeps a role without a leader. Names the leader that has not given up in time, if there is one.
 #[utoipa::path(
     post, path = "/v1/roles/{role}/pause", params(("role" = NameText, Path, description = "The role")),
     request_body = WaitRequest, responses((status = 200, body = ActionOutcome))
@@ -242,9 +254,10 @@ pub async fn pause(
     OperatorCall { app, subject: role, request, operator }: OperatorCall<WaitRequest>,
 ) -> ActionAnswer {
     let wait = wait_limit(&app, request.wait.as_deref())?;
+    let former = leader_of(&app, &role).map(|leader| leader.to_string());
     let still = operator.pause(&role, &request.why, wait).await?;
     let outcome = ActionOutcome::new("pause", &role, format!("{role} is paused"));
-    Ok(Json(ActionOutcome { leader: still.map(|leader| leader.to_string()), ..outcome }))
+    Ok(Json(ActionOutcome { leader: still.map(|leader| leader.to_string()), former, ..outcome }))
 }
 
 /// Lets a role be led again.
@@ -260,7 +273,7 @@ pub async fn resume(
     Ok(Json(ActionOutcome { changed, ..ActionOutcome::new("resume", &role, message) }))
 }
 
-/// Takes a role that no node stands for out of status, metrics and alerts, until a node stands for it.
+/// Takes a role without candidates out of status, metrics and alerts, until it has one.
 #[utoipa::path(
     post, path = "/v1/roles/{role}/forget", params(("role" = NameText, Path, description = "The role")),
     request_body = OperatorRequest, responses((status = 200, body = ActionOutcome))
@@ -272,7 +285,7 @@ pub async fn forget(
     Ok(Json(ActionOutcome::new("forget", &role, format!("{role} is forgotten"))))
 }
 
-/// Ties a role to a node.
+/// Pins a role to a node: no other node may lead it.
 #[utoipa::path(
     post, path = "/v1/roles/{role}/pin", params(("role" = NameText, Path, description = "The role")),
     request_body = PinRequest, responses((status = 200, body = ActionOutcome))
@@ -286,7 +299,7 @@ pub async fn pin(
     Ok(Json(outcome))
 }
 
-/// Unties a role.
+/// Unpins a role.
 #[utoipa::path(
     delete, path = "/v1/roles/{role}/pin", params(("role" = NameText, Path, description = "The role"), UndoParams),
     responses((status = 200, body = ActionOutcome))
@@ -315,7 +328,7 @@ pub async fn eligible(
     Ok(Json(ActionOutcome::new(action, &role, format!("{node} {does} {role}")).node(node)))
 }
 
-/// Makes a node give up its roles and stand for none.
+/// Makes a node give up its roles and campaign for none.
 #[utoipa::path(
     post, path = "/v1/nodes/{node}/drain", params(("node" = NameText, Path, description = "The node")),
     request_body = OperatorRequest, responses((status = 200, body = ActionOutcome))
@@ -331,7 +344,7 @@ pub async fn drain(
     Ok(Json(ActionOutcome::new("drain", &node, format!("{node} is drained"))))
 }
 
-/// Lets a node stand again.
+/// Ends the drain of a node: it campaigns again.
 #[utoipa::path(
     delete, path = "/v1/nodes/{node}/drain", params(("node" = NameText, Path, description = "The node"), UndoParams),
     responses((status = 200, body = ActionOutcome))

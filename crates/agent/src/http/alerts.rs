@@ -20,7 +20,7 @@ use crate::alerts::record::{Episode, Record, Silence};
 use crate::model::{ActionOutcome, AlertStatus, AlertsPage, stamp};
 use crate::time::Stamp;
 
-/// For how long nobody is told.
+/// For how long no target is notified.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SilenceRequest {
@@ -31,14 +31,14 @@ pub struct SilenceRequest {
     /// Why; kept in the audit trail.
     #[serde(default)]
     pub why: String,
-    /// For whom the client asks.
+    /// The person for whom the client asks.
     #[serde(default)]
     pub by: Option<String>,
 }
 
 on_behalf_of!(SilenceRequest);
 
-/// Every alert: whether it fires, who was told, who looks after it.
+/// Every alert: whether it fires, which targets were notified, which operator looks after it.
 #[utoipa::path(get, path = "/v1/alerts", responses((status = 200, body = AlertsPage)))]
 pub async fn alerts(State(app): State<Arc<App>>) -> Json<AlertsPage> {
     // Without the store what is known here has to do.
@@ -53,7 +53,7 @@ pub async fn alerts(State(app): State<Arc<App>>) -> Json<AlertsPage> {
     Json(AlertsPage { sender: sender.map(|node| node.to_string()), alerts })
 }
 
-/// Somebody looks after an alert: it is not told again while it goes on.
+/// An operator looks after an alert: its notification is not repeated while it fires.
 #[utoipa::path(
     post, path = "/v1/alerts/{alert}/acknowledge", params(("alert" = NameText, Path, description = "The alert")),
     request_body = OperatorRequest, responses((status = 200, body = ActionOutcome))
@@ -65,8 +65,8 @@ pub async fn acknowledge(call: OperatorCall<OperatorRequest>) -> ActionAnswer {
     Ok(Json(ActionOutcome::new("acknowledge", &call.subject, message)))
 }
 
-/// An alert is over because a person says so: those who were told are told that, and it stays quiet until its condition
-/// was false once.
+/// An operator ends an alert: the targets that were notified hear that, and the alert stays quiet until its condition was
+/// false once.
 #[utoipa::path(
     post, path = "/v1/alerts/{alert}/resolve", params(("alert" = NameText, Path, description = "The alert")),
     request_body = OperatorRequest, responses((status = 200, body = ActionOutcome))
@@ -76,7 +76,7 @@ pub async fn resolve(call: OperatorCall<OperatorRequest>) -> ActionAnswer {
     Ok(Json(ActionOutcome::new("resolve", &call.subject, format!("{} is resolved", call.subject))))
 }
 
-/// Nobody is told of an alert for a while.
+/// No target is notified of an alert for a while.
 #[utoipa::path(
     post, path = "/v1/alerts/{alert}/silence", params(("alert" = NameText, Path, description = "The alert")),
     request_body = SilenceRequest, responses((status = 200, body = ActionOutcome))
@@ -118,7 +118,7 @@ pub async fn silence(
     Ok(Json(ActionOutcome::new("silence", &alert, message)))
 }
 
-/// An alert is told of again.
+/// Ends the silence of an alert.
 #[utoipa::path(
     delete, path = "/v1/alerts/{alert}/silence",
     params(("alert" = NameText, Path, description = "The alert"), UndoParams), responses((status = 200, body = ActionOutcome))

@@ -144,7 +144,7 @@ fn never_null(parameter: &mut RefOr<Parameter>) {
 /// What an answer means that is none of the problems.
 fn meaning(status: u16) -> &'static str {
     match status {
-        202 => "Accepted; it is done later.",
+        202 => "Accepted; the transfer is scheduled.",
         503 => "This node does not lead the role, or the agent is not ready.",
         _ => "Success.",
     }

@@ -323,7 +323,7 @@ impl Caller {
 impl<S: Send + Sync> FromRequestParts<S> for Caller {
     type Rejection = Problem;
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
-        let nobody = || Problem::new(StatusCode::UNAUTHORIZED, "nobody is asking");
+        let nobody = || Problem::new(StatusCode::UNAUTHORIZED, "the client has no identity");
         parts.extensions.get::<Self>().cloned().ok_or_else(nobody)
     }
 }

@@ -160,14 +160,7 @@ pub fn router(app: Arc<App>) -> Router {
         .route("/v1/events", get(streams::events))
         .route("/v1/campaign/{role}", get(streams::campaign))
         .route("/v1/campaign/{role}/ready", post(streams::ready))
-        .route("/v1/roles/{role}/transfer", post(actions::transfer).delete(actions::cancel))
-        .route("/v1/roles/{role}/step-down", post(actions::step_down))
-        .route("/v1/roles/{role}/pause", post(actions::pause))
-        .route("/v1/roles/{role}/resume", post(actions::resume))
-        .route("/v1/roles/{role}/forget", post(actions::forget))
-        .route("/v1/roles/{role}/pin", post(actions::pin).delete(actions::unpin))
-        .route("/v1/roles/{role}/eligible", post(actions::eligible))
-        .route("/v1/nodes/{node}/drain", post(actions::drain).delete(actions::undrain))
+        .merge(actions_of_operators(&app))
         .route("/v1/tasks", get(tasks::tasks))
         .route("/v1/tasks/{task}", get(tasks::task))
         .route("/v1/tasks/{task}/trigger", post(tasks::trigger))
@@ -184,4 +177,18 @@ pub fn router(app: Arc<App>) -> Router {
         .layer(DefaultBodyLimit::max(app.config.http.max_body))
         .layer(axum::middleware::from_fn_with_state(app.clone(), guard::admit))
         .with_state(app)
+}
+
+/// What operators ask of roles and nodes. What they asked for is seen by this agent when they are answered.
+fn actions_of_operators(app: &Arc<App>) -> Router<Arc<App>> {
+    Router::new()
+        .route("/v1/roles/{role}/transfer", post(actions::transfer).delete(actions::cancel))
+        .route("/v1/roles/{role}/step-down", post(actions::step_down))
+        .route("/v1/roles/{role}/pause", post(actions::pause))
+        .route("/v1/roles/{role}/resume", post(actions::resume))
+        .route("/v1/roles/{role}/forget", post(actions::forget))
+        .route("/v1/roles/{role}/pin", post(actions::pin).delete(actions::unpin))
+        .route("/v1/roles/{role}/eligible", post(actions::eligible))
+        .route("/v1/nodes/{node}/drain", post(actions::drain).delete(actions::undrain))
+        .route_layer(axum::middleware::from_fn_with_state(app.clone(), actions::answer_when_seen))
 }

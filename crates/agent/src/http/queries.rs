@@ -86,7 +86,7 @@ pub async fn leader(State(app): State<Arc<App>>, Subject(role): Subject) -> Resu
     Ok((status, Json(view)).into_response())
 }
 
-/// How the cluster fares: healthy, degraded, unhealthy, and why.
+/// Health of the cluster: healthy, degraded or unhealthy, and why.
 #[utoipa::path(get, path = "/v1/cluster", responses((status = 200, body = ClusterStatus)))]
 pub async fn cluster(State(app): State<Arc<App>>, caller: Caller) -> Json<ClusterStatus> {
     let (health, why) = app.cluster_view.health();

@@ -26,7 +26,7 @@ use tenure::{EndReason, Event, Name, StartReason};
 use super::alerts::AlertManager;
 use super::candidacies::Candidacies;
 use super::config::MetricsConfig;
-use super::gaps::Gaps;
+use super::gaps::{Gaps, Reconciled, Succession};
 use tasks::Tasks;
 pub use text::ExpositionFormat;
 
@@ -362,8 +362,16 @@ impl Metrics {
 
     /// Takes in what the history says of them.
     pub fn reconcile(&self, books: &std::collections::BTreeMap<Name, tenure::history::RoleHistory>) {
-        for gap in self.counts.state().gaps.reconcile(books) {
-            self.counts.failover.observe(gap.as_secs_f64());
+        let mut state = self.counts.state();
+        for Reconciled { role, gap, succession, turned_out_failed } in state.gaps.reconcile(books) {
+            if succession.failed || turned_out_failed {
+                self.counts.failover.observe(gap.as_secs_f64());
+            } else if succession.another {
+                self.counts.handover.observe(gap.as_secs_f64());
+            }
+            if turned_out_failed {
+                self.counts.count_failover(&role, &succession.leader, &mut state);
+            }
         }
     }
 
@@ -422,34 +430,39 @@ impl Counts {
                 let stopped = former.as_ref().map_or(given_up, |former| has_stopped(former, now));
                 // One that stops closes its session, which frees all its roles at once: its successors take them over.
                 let failed = *reason == StartReason::Takeover && !stopped;
-                self.observe(role, *reason, failed, former.as_ref() != Some(leader), state);
-                self.count(role, leader, failed, state);
+                let another = former.as_ref() != Some(leader);
+                let succession = Succession { leader: leader.clone(), failed, another };
+                self.observe(role, *reason, &succession, state);
+                if *leader != self.node {
+                    state.others.entry((role.clone(), Some(leader.clone()))).or_default().elections += 1;
+                }
+                if failed {
+                    self.count_failover(role, leader, state);
+                }
             }
             _ => {}
         }
     }
 
-    /// How long nobody led.
-    fn observe(&self, role: &Name, reason: StartReason, failed: bool, another: bool, state: &mut State) {
+    /// How long no node led.
+    fn observe(&self, role: &Name, reason: StartReason, succession: &Succession, state: &mut State) {
         // What this agent did not watch is told later, by the history.
-        let Some(gap) = state.gaps.end(role, failed) else { return };
+        let Some(gap) = state.gaps.end(role, succession) else { return };
         let gap = gap.as_secs_f64();
         match reason {
-            _ if failed => self.failover.observe(gap),
+            _ if succession.failed => self.failover.observe(gap),
             StartReason::First => {}
-            _ if another => self.handover.observe(gap),
+            _ if succession.another => self.handover.observe(gap),
             _ => {}
         }
     }
 
-    /// Whose tenure it is, and whether it followed a leader that failed.
-    fn count(&self, role: &Name, leader: &Name, failed: bool, state: &mut State) {
-        if *leader != self.node {
-            let counts = state.others.entry((role.clone(), Some(leader.clone()))).or_default();
-            counts.elections += 1;
-            counts.failovers += u64::from(failed);
-        } else if failed {
+    /// A tenure of this leader followed a leader that failed.
+    fn count_failover(&self, role: &Name, leader: &Name, state: &mut State) {
+        if *leader == self.node {
             self.series_of(&self.failovers, role, state).inc();
+        } else {
+            state.others.entry((role.clone(), Some(leader.clone()))).or_default().failovers += 1;
         }
     }
 }

@@ -40,7 +40,7 @@ pub struct AlertStatus {
     pub summary: String,
     /// Number of series that fire.
     pub total: usize,
-    /// The first of them.
+    /// The summary of the first series that fires.
     pub instances: Vec<AlertInstance>,
     /// Its recipients.
     pub notify: Vec<String>,

@@ -26,11 +26,11 @@ pub struct TaskStatus {
     pub task: String,
     /// The role whose leader runs it; none: every node runs it.
     pub role: Option<String>,
-    /// Whose ledger it is, if every node runs it.
+    /// The node of this ledger, if every node runs the task.
     pub node: Option<String>,
     /// When it runs, as it was written.
     pub when: String,
-    /// In which time zone.
+    /// The time zone of the schedule.
     pub zone: String,
     /// waiting, running, paused; retired if it is in no schedule any more.
     pub state: String,

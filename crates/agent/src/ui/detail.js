@@ -100,7 +100,7 @@ function roleParts(name) {
       const role = model.roles.get(name);
       text(state, role ? pill(role.state) : "no such role");
       if (!role) return;
-      text(leader, role.leader ?? (role.last_leader ? `unknown; ${role.last_leader} when the store was last reached` : "no leader"), ...(role.address ? [el("span", "faint", ` at ${role.address}`)] : []));
+      text(leader, role.leader ?? (role.last_leader ? `unknown; ${role.last_leader} when the store was last reached` : role.state === "unknown" ? "unknown; none when the store was last reached" : "no leader"), ...(role.address ? [el("span", "faint", ` at ${role.address}`)] : []));
       text(token, `${role.token || "—"}${role.reason ? ` (${role.reason})` : ""}`);
       const notes = [
         role.paused && `Paused by ${role.paused.by}${role.paused.why ? `: ${role.paused.why}` : ""}`,
@@ -113,8 +113,8 @@ function roleParts(name) {
       text(entries, ...(done.length ? done.map(entry) : [el("p", "faint", "no entries")]));
       acts.pause.hidden = !!role.paused;
       acts.resume.hidden = !role.paused;
-      const nobody = role.paused ? "it is paused" : !role.leader && "it has no leader";
-      gate(why, [acts.transfer, nobody || (!role.candidates.length && "it has no other candidate")], [acts.step, nobody], [acts.pause], [acts.resume]);
+      const leaderless = role.paused ? "it is paused" : role.state === "unknown" ? "its leader is unknown" : !role.leader && "it has no leader";
+      gate(why, [acts.transfer, leaderless || (!role.candidates.length && "it has no other candidate")], [acts.step, leaderless], [acts.pause], [acts.resume]);
       this.tick();
       past.draw();
     },
@@ -122,7 +122,7 @@ function roleParts(name) {
       const role = model.roles.get(name);
       if (!role) return;
       const when = role.since ? `${span(Date.now() - Date.parse(role.since))}, since ${clock(Date.parse(role.since))}` : "—";
-      text(duration, role.leader ? when : role.since && role.token ? `no leader for ${when}` : "no leader yet");
+      text(duration, role.leader ? when : role.state === "unknown" ? "unknown" : role.since && role.token ? `no leader for ${when}` : "no leader yet");
       lease(left, role.leader ? leaseLeft(role.leader) : NaN, model.nodes.get(role.leader)?.ttl_ms);
       past.tick();
     },
@@ -158,8 +158,8 @@ function alertParts(name) {
       note.hidden = !notes.length;
       text(note, notes.join("; "));
       text(instances, ...(alert.instances.length ? alert.instances.map((one) => el("li", "", `${one.summary}, since ${clock(Date.parse(one.since))}`)) : [el("p", "faint", "nothing")]));
-      const nobody = alert.notify.length ? `none yet; recipients: ${alert.notify.join(", ")}` : "none: no [[notify]] is configured";
-      text(told, ...(alert.deliveries.length ? alert.deliveries.map(heard) : [el("p", "faint", nobody)]));
+      const none = alert.notify.length ? `none yet; recipients: ${alert.notify.join(", ")}` : "none: no [[notify]] is configured";
+      text(told, ...(alert.deliveries.length ? alert.deliveries.map(heard) : [el("p", "faint", none)]));
       acts.silence.hidden = !!alert.silenced;
       acts.unsilence.hidden = !alert.silenced;
       const unless = (...states) => !states.includes(alert.state) && `it is ${alert.state}`;
@@ -208,12 +208,12 @@ function tenureLine(tenure) {
 
 function nodeParts(name) {
   const facts = el("dl", "facts");
-  const [state, address, session, joined, leads, stands, labels] = [["State", "node-state"], ["Address"], ["Session"], ["Joined"], ["Leads"], ["Candidate for"], ["Labels", "node-labels"]].map(([title, item]) => fact(facts, title, item));
+  const [state, address, host, version, session, joined, leads, stands, labels] = [["State", "node-state"], ["Address"], ["Host", "node-host"], ["Version", "node-version"], ["Session"], ["Joined"], ["Leads"], ["Candidate for"], ["Labels", "node-labels"]].map(([title, item]) => fact(facts, title, item));
   const left = fact(facts, "Lease left").appendChild(bar());
   const note = el("p", "note");
   const led = el("ul", "", [], { "data-item": "node-roles" });
   const drain = button("drain", "Drain…", () => ask("drain", name));
-  const undrain = button("undrain", "Let it stand again…", () => ask("undrain", name));
+  const undrain = button("undrain", "End the drain…", () => ask("undrain", name));
   const why = reasons();
   return {
     all: [facts, note, el("div", "buttons", [drain, undrain]), why, section("Leads", led)],
@@ -222,6 +222,8 @@ function nodeParts(name) {
       text(state, node ? pill(node.drained && node.state === "live" ? "drained" : node.state) : "there is no such node");
       if (!node) return;
       text(address, node.address ?? "—");
+      text(host, node.host ?? "—");
+      text(version, node.version ?? "—");
       text(session, node.session);
       text(leads, String(node.leads));
       text(stands, String(node.candidate_for));

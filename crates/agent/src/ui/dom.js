@@ -34,9 +34,10 @@ export function span(ms) {
   if (ms < 1000) return `${Math.round(ms)} ms`;
   if (ms < 60_000) return `${(ms / 1000).toFixed(ms < 10_000 ? 1 : 0)} s`;
   const s = Math.floor(ms / 1000), m = Math.floor(s / 60), h = Math.floor(m / 60), d = Math.floor(h / 24);
-  if (m < 60) return `${m} min ${s % 60} s`;
-  if (h < 24) return `${h} h ${m % 60} min`;
-  return `${d} d ${h % 24} h`;
+  const both = (large, small, unit) => (small ? `${large} ${small} ${unit}` : large);
+  if (m < 60) return both(`${m} min`, s % 60, "s");
+  if (h < 24) return both(`${h} h`, m % 60, "min");
+  return both(`${d} d`, h % 24, "h");
 }
 
 const two = (n) => String(n).padStart(2, "0");

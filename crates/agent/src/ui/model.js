@@ -85,7 +85,7 @@ function found() {
   model.lostSince = 0;
   // Whatever happened meanwhile was not seen.
   loaded = 0;
-  model.history.clear();
+  outdate();
   tell("link");
   tell("history");
 }
@@ -204,14 +204,20 @@ async function lookAtTasks() {
 /** Looks at the audit trail now, after something was done. */
 export const lookAtAudit = () => lookAtTheRest().catch(lost);
 
+/** The history of a role, or of all, has to be read again. What was read is shown until then. */
+function outdate(role) {
+  for (const past of role ? [model.history.get(role)] : model.history.values()) if (past) past.outdated = true;
+}
+
 const asking = new Set();
-/** The past tenures of a role, if they are here; else they are asked for, and told as history. */
+let reads = 0;
+/** The past tenures of a role, as they were read last. If they are not here, or not up to date, they are asked for, and told as history. */
 export function pastOf(role) {
   const past = model.history.get(role);
-  if (!past && !asking.has(role) && !model.lostSince && asking.size < 6) {
+  if ((!past || past.outdated) && !asking.has(role) && !model.lostSince && asking.size < 6) {
     asking.add(role);
     get(`/v1/history?role=${encodeURIComponent(role)}`)
-      .then((answer) => model.history.set(role, { tenures: answer.tenures, audit: answer.audit }))
+      .then((answer) => model.history.set(role, { tenures: answer.tenures, audit: answer.audit, read: ++reads }))
       .catch(lost)
       .finally(() => { asking.delete(role); tell("history"); });
   }
@@ -236,7 +242,7 @@ function heard(id, event) {
   lastId = id;
   if (event.event === "missed") {
     loaded = 0;
-    model.history.clear();
+    outdate();
     return tell("history");
   }
   model.events.push({ ...event, id, subject: event.task ?? event.role ?? event.alert ?? event.node ?? "" });
@@ -247,8 +253,7 @@ function heard(id, event) {
     dirty.add(event.role);
     lookSoon();
     // History is written a moment after the fact.
-    setTimeout(() => { model.history.delete(event.role); tell("history"); }, 400);
-    setTimeout(() => { model.history.delete(event.role); tell("history"); }, 2500);
+    for (const later of [400, 2500]) setTimeout(() => { outdate(event.role); tell("history"); }, later);
   }
   // The agent reads ledgers once a second at most.
   if (event.task && model.tasks && !looking) looking = setTimeout(() => lookAtTasks().catch(lost), 1000);

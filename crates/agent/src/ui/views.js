@@ -61,9 +61,10 @@ const hour = new Window(() => {});
 hour.length = 3600_000;
 
 function fillHour(shown, role) {
+  if (!shown.clientWidth) return;
   // It changes slowly, and rows are shown five times a second.
-  const stamp = `${role.role} ${role.token} ${role.state} ${model.history.has(role.role)} ${shown.clientWidth} ${Math.floor(Date.now() / 5000)}`;
-  if (shown.dataset.stamp === stamp || !shown.clientWidth) return;
+  const stamp = `${role.role} ${role.token} ${role.state} ${pastOf(role.role)?.read} ${shown.clientWidth} ${Math.floor(Date.now() / 5000)}`;
+  if (shown.dataset.stamp === stamp) return;
   shown.dataset.stamp = stamp;
   lane(shown, role.role, pastOf(role.role)?.tenures, hour);
   for (const part of shown.children) part.tabIndex = -1;
@@ -75,7 +76,7 @@ function fillRole(row, role) {
   const [name, state, leader, token, duration, left, past, next] = row.children;
   say(name, role.role);
   replacePill(state, role.state);
-  const vacant = role.since && role.token ? `none for ${span(since(role))}` : "none";
+  const vacant = role.state === "unknown" ? "was vacant" : role.since && role.token ? `none for ${span(since(role))}` : "none";
   say(leader, role.leader ?? (role.last_leader ? `was ${role.last_leader}` : vacant));
   leader.classList.toggle("faint", !role.leader);
   say(token, role.token ? String(role.token) : "—");
@@ -147,7 +148,7 @@ function nodeList() {
 
 function nodes() {
   const labels = (node) => Object.entries(node.labels).map(([key, value]) => `${key}=${value}`).join(" ");
-  const wants = (node) => !wanted.text || has(node.node) || has(nodeState(node)) || has(node.address) || has(labels(node));
+  const wants = (node) => !wanted.text || has(node.node) || has(nodeState(node)) || has(node.address) || has(node.host) || has(node.version) || has(labels(node));
   return [...model.nodes.values()].filter(wants);
 }
 
@@ -181,7 +182,7 @@ export function sentence(event) {
     case "elected": return `this node leads, token ${event.token}`;
     case "lost": return `this node lost the role${because}`;
     case "work-restarted": return `${event.worker} failed and is started again: ${event.why}`;
-    case "work-failed": return `${event.worker} failed, this node stands back: ${event.why}`;
+    case "work-failed": return `${event.worker} failed, this node waits for its cool-down: ${event.why}`;
     case "task-started": return `began for ${clock(Date.parse(event.tick))}, token ${event.token}`;
     case "task-ended": return `${event.state} after ${span(event.took_ms)}, for ${clock(Date.parse(event.tick))}${event.why ? `: ${event.why}` : ""}`;
     case "task-passed": return `${event.count} ${event.count > 1 ? "ticks" : "tick"} ${event.state}: ${event.why}`;

@@ -1,5 +1,6 @@
 //! The processes on the stage: started, killed, frozen, woken, and gone with the demo.
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -14,6 +15,7 @@ use tokio::task::JoinHandle;
 use super::cluster::DemoEvent;
 use crate::exit::Exit;
 use tenure_process::clock::lease_now;
+use tenure_torture::freeze::freeze_between_writes;
 use tenure_torture::process::{NodeProcess, last_line};
 
 /// A happening and when it was.
@@ -35,6 +37,7 @@ pub(super) struct DemoNodes {
 #[derive(Debug)]
 struct RunningNode {
     process: NodeProcess,
+    pid: u32,
     watcher: JoinHandle<()>,
 }
 
@@ -54,7 +57,7 @@ impl DemoNodes {
         let pid = child.id().unwrap_or_default();
         let output = child.stdout.take().expect("its output is a pipe");
         let watcher = tokio::spawn(watch(child, output, node.clone(), self.events.clone()));
-        self.running.insert(node.clone(), RunningNode { process, watcher });
+        self.running.insert(node.clone(), RunningNode { process, pid, watcher });
         Ok(pid)
     }
 
@@ -63,9 +66,17 @@ impl DemoNodes {
         self.signal(node, Signal::KILL)
     }
 
-    /// Freezes a member; returns the instant just before.
+    /// Freezes a member between two of its writes, because others let it go on in the middle of one; returns the instant
+    /// just before.
     pub(super) fn freeze(&self, node: &Name) -> u64 {
-        self.signal(node, Signal::STOP)
+        let before = Cell::new(lease_now());
+        if let Some(RunningNode { process, pid, .. }) = self.running.get(node) {
+            freeze_between_writes(*pid, &store_file(&self.dir), |signal| {
+                before.set(lease_now());
+                process.signal(signal);
+            });
+        }
+        before.get()
     }
 
     /// Wakes a member; returns the instant just before.

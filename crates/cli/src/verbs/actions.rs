@@ -52,7 +52,7 @@ pub async fn step_down(common: &Common, args: &AskArgs) -> Result<Exit, Exit> {
     call.print_leader(common, "step-down", &leader, true, &text)
 }
 
-/// Lets nobody lead a role.
+/// Keeps a role without a leader.
 ///
 /// # Errors
 /// If the store cannot be used, or the leader has not given up in time.
@@ -78,19 +78,21 @@ pub async fn pause(common: &Common, args: &AskArgs) -> Result<Exit, Exit> {
         (None, Some(leader)) => format!("{role} is paused: {leader} resigned; {resume}"),
         (None, None) => format!("{role} is paused; {resume}"),
     };
-    call.print_state(common, call.before.paused.is_none(), "pause", None, &text)
+    let outcome = ActionOutcome::new("pause", role, text);
+    let former = call.before.leader.as_ref().map(ToString::to_string);
+    call.print_state(common, ActionOutcome { changed: call.before.paused.is_none(), former, ..outcome })
 }
 
 /// Lets a paused role be led again.
 ///
 /// # Errors
-/// If the store cannot be used, or nobody has taken the role in time although somebody stands for it.
+/// If the store cannot be used, or no candidate has taken the role in time.
 pub async fn resume(common: &Common, args: &AskArgs) -> Result<Exit, Exit> {
     let call = RoleCall::begin(common, &args.role).await?;
     let role = &args.role;
     if !call.source.resume(role, &args.why).await? {
-        let leader = call.before.leader.clone();
-        return call.print_state(common, false, "resume", leader.as_ref(), &format!("{role} was not paused"));
+        let outcome = ActionOutcome::new("resume", role, format!("{role} was not paused"));
+        return call.print_state(common, ActionOutcome { changed: false, ..outcome.led_as(&call.before) });
     }
     let report = call.wait_for_leader(args.wait).await?;
     let text = match &report.leader {
@@ -104,10 +106,10 @@ pub async fn resume(common: &Common, args: &AskArgs) -> Result<Exit, Exit> {
             return Err(Exit::No(format!("{role} is resumed, but no node claimed it within {waited}")));
         }
     };
-    call.print_state(common, true, "resume", report.leader.as_ref(), &text)
+    call.print_state(common, ActionOutcome::new("resume", role, text).led_as(&report))
 }
 
-/// Takes a role that nobody stands for out of sight.
+/// Takes a role without candidates out of sight.
 ///
 /// # Errors
 /// If the store cannot be used, or a node leads the role or stands for it.
@@ -115,7 +117,7 @@ pub async fn forget(common: &Common, args: &ForgetArgs) -> Result<Exit, Exit> {
     let call = RoleCall::begin(common, &args.role).await?;
     call.source.forget(&args.role, &args.why).await?;
     let text = format!("{} is forgotten; it is shown again when a node is a candidate for it", args.role);
-    call.print_state(common, true, "forget", None, &text)
+    call.print_state(common, ActionOutcome::new("forget", &args.role, text))
 }
 
 /// Pins a role to a node, or unpins it.
@@ -197,7 +199,7 @@ impl RoleCall {
         }
     }
 
-    /// Whoever gives up waiting does not want it any more.
+    /// An operator who gives up waiting does not want it any more.
     async fn unless_interrupted<T>(&self, asking: impl Future<Output = T>) -> Result<T, Exit> {
         tokio::select! {
             answer = asking => Ok(answer),
@@ -227,7 +229,7 @@ impl RoleCall {
         }
     }
 
-    /// A role that somebody stands for has a leader soon.
+    /// A role with candidates has a leader soon.
     async fn wait_for_leader(&self, limit: Duration) -> Result<RoleReport, Exit> {
         let pause = Duration::from_millis(100);
         loop {
@@ -260,16 +262,7 @@ impl RoleCall {
         print(common, &ActionOutcome { changed, took_ms: Some(took_ms), ..outcome })
     }
 
-    fn print_state(
-        &self,
-        common: &Common,
-        changed: bool,
-        action: &str,
-        leader: Option<&Name>,
-        text: &str,
-    ) -> Result<Exit, Exit> {
-        let outcome = ActionOutcome::new(action, &self.before.role, text);
-        let leader = leader.map(ToString::to_string);
-        print(common, &ActionOutcome { changed, leader, took_ms: Some(self.took_ms()), ..outcome })
+    fn print_state(&self, common: &Common, outcome: ActionOutcome) -> Result<Exit, Exit> {
+        print(common, &ActionOutcome { took_ms: Some(self.took_ms()), ..outcome })
     }
 }

@@ -24,7 +24,7 @@ pub async fn main(common: &Common, args: &AlertsArgs) -> Result<Exit, Exit> {
             if common.is_json() {
                 output::json(&view)?;
             } else {
-                output::print(&pretty(&view.alerts))?;
+                output::print(&pretty(view.alerts))?;
             }
             return Ok(Exit::Done);
         }
@@ -45,7 +45,8 @@ pub async fn main(common: &Common, args: &AlertsArgs) -> Result<Exit, Exit> {
     Ok(Exit::Done)
 }
 
-fn pretty(alerts: &[AlertStatus]) -> String {
+/// What fires comes first, then what may fire soon.
+fn pretty(mut alerts: Vec<AlertStatus>) -> String {
     if alerts.is_empty() {
         return "No alerts are configured.".to_owned();
     }
@@ -58,7 +59,8 @@ fn pretty(alerts: &[AlertStatus]) -> String {
         Column::new("NOTIFIED").least(8),
         Column::new("SUMMARY").least(12),
     ]);
-    for alert in alerts {
+    alerts.sort_by_key(|alert| (alert.state != "firing", alert.state != "pending"));
+    for alert in &alerts {
         let tone = if alert.state == "firing" { Tone::Strong } else { Tone::Plain };
         let notified = alert.deliveries.iter().filter(|delivery| delivery.error.is_none());
         let notified: Vec<&str> = notified.map(|delivery| delivery.target.as_str()).collect();

@@ -51,6 +51,8 @@ fn pretty(nodes: &[NodeReport]) -> String {
         Column::new("CANDIDATE FOR").least(12),
         Column::new("LABELS").least(8).optional(),
         Column::new("ADDRESS").least(8).optional(),
+        Column::new("HOST").least(8).optional(),
+        Column::new("VERSION").optional(),
         Column::new("JOINED"),
         Column::new("LAST BEAT"),
     ]);
@@ -67,6 +69,8 @@ fn pretty(nodes: &[NodeReport]) -> String {
             some(&candidate_for),
             Cell::or_none((!labels.is_empty()).then(|| labels.join(" ")), Tone::Plain),
             Cell::or_none(report.address.as_ref(), Tone::Plain),
+            Cell::or_none(report.host.as_ref(), Tone::Plain),
+            Cell::or_none(report.version.as_ref(), Tone::Plain),
             time::since_within(report.since, width).into(),
             Cell::or_none(
                 beat,

@@ -34,19 +34,21 @@ pub async fn main(common: &Common, probe: &ProbeVerb) -> Result<Exit, Exit> {
 /// The agent that was named. Which namespace it is in is asked only if one was named too.
 async fn asked(common: &Common) -> Result<Agent, Exit> {
     let named = common.agent.clone().or_else(|| std::env::var("TENURE_AGENT").ok());
-    if let (Some(named), None, None) = (named, &common.store, &common.namespace) {
-        return Ok(Agent::at(&named, common.allow_plaintext_token)?);
+    if let (Some(named), None) = (&named, &common.namespace) {
+        return Ok(Agent::at(named, common.allow_plaintext_token)?);
     }
-    match Source::of(common).await? {
-        Source::Agent(agent) => Ok(agent),
-        Source::Store(_) => Err(Exit::No(
+    match Source::of(common).await {
+        Ok(Source::Agent(agent)) => Ok(agent),
+        Err(error) if named.is_some() => Err(error),
+        // Without an agent a store would be asked, which has no answer to this.
+        Ok(Source::Store(_)) | Err(_) => Err(Exit::No(
             "cannot probe: no agent answers on the default socket; name one with --agent or TENURE_AGENT"
                 .to_owned(),
         )),
     }
 }
 
-/// A probe says why; whoever does not lead says who does; and a problem says what is wrong.
+/// A probe says why; an agent that does not lead says which node does; and a problem says what is wrong.
 fn why_not(said: &Value, yes: &str) -> String {
     let text = |key: &str| said[key].as_str();
     match (text("why").or(text("detail")), text("leader")) {

@@ -63,10 +63,12 @@ fn verdict(source: &Source, snapshot: &ClusterSnapshot, roles: &[&RoleReport], a
         }
         _ => String::new(),
     };
+    let unknown = first.state == RoleState::Unknown;
     let first = format!("{} is {}{seen}", first.role, first.state);
     Exit::No(match without.len() {
+        1 if unknown => format!("{first}: no live leader is known"),
         1 => format!("{first}: it has no live leader"),
-        n => format!("{first}: {} of {} roles have no live leader", n, roles.len()),
+        n => format!("{first}: {} of {} roles have no known live leader", n, roles.len()),
     })
 }
 

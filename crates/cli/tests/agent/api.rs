@@ -5,9 +5,9 @@ use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
 
 use proptest::prelude::*;
-use serde_json::json;
+use serde_json::{Value, json};
 
-use crate::kit::{Agent, Store, eventually, get, over_tcp, port, raw};
+use crate::kit::{Agent, Store, eventually, get, over_tcp, port, raw, tenure};
 
 const ROLE: &str = "[[role]]\nname = \"job\"";
 const READ: &str = "read-0123456789abcdef";
@@ -206,6 +206,39 @@ fn with_many_roles_pages_are_small_and_metrics_are_added_up() {
     assert_eq!(agent.get("/v1/roles?search=r29").json()["total"], 10);
     assert_eq!(agent.get("/v1/history?limit=5").json()["tenures"].as_array().unwrap().len(), 5);
     assert_eq!(agent.metric("tenure_is_leader"), None, "not for each of so many");
+}
+
+/// An operator who asks again at once sees what was done, and not what was before.
+#[test]
+fn the_next_answer_shows_what_an_operator_did() {
+    let store = Store::file();
+    let (a, b) = (Agent::start(&store, "a", ROLE), Agent::start(&store, "b", ROLE));
+    eventually("one leads", || a.leads("job") || b.leads("job"));
+    eventually("both stand", || a.role("job")["candidates"].as_array().is_some_and(|line| line.len() == 1));
+    for _ in 0..5 {
+        let before = a.token("job");
+        assert_eq!(a.post("/v1/roles/job/pause", &json!({ "why": "x" })).status, 200);
+        let paused = a.role("job");
+        assert_eq!((&paused["state"], &paused["leader"]), (&json!("paused"), &json!(null)), "{paused}");
+        let mut resume = tenure();
+        let resumed =
+            resume.arg("--agent").arg(&a.socket).args(["resume", "job", "--format", "json"]).output();
+        let resumed: Value = serde_json::from_slice(&resumed.unwrap().stdout).unwrap();
+        assert!(resumed["token"].as_u64() > Some(before), "token {before} led before the pause: {resumed}");
+        assert_eq!(a.role("job")["paused"], json!(null));
+        for (node, pinned) in [("a", json!("a")), ("b", json!("b"))] {
+            assert_eq!(a.post("/v1/roles/job/pin", &json!({ "node": node, "why": "x" })).status, 200);
+            assert_eq!(a.role("job")["pinned"], pinned);
+        }
+        assert_eq!(a.ask("DELETE", "/v1/roles/job/pin", None).status, 200);
+        assert_eq!(a.role("job")["pinned"], json!(null));
+        eventually("one leads", || a.leads("job") || b.leads("job"));
+        eventually("a sees it", || a.role("job")["state"] == "led");
+    }
+    assert_eq!(a.post("/v1/nodes/b/drain", &json!({ "why": "x" })).status, 200);
+    let nodes = a.get("/v1/nodes").json();
+    let b = nodes["nodes"].as_array().unwrap().iter().find(|node| node["node"] == "b").unwrap();
+    assert!(!b["drained"].is_null(), "{b}");
 }
 
 #[test]

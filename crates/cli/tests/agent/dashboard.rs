@@ -222,6 +222,8 @@ async fn other_acts(browser: &Browser, watched: &Agent) {
     browser.run("location.hash = 'nodes/node/web-3'").await;
     browser.says("node-state", "live").await;
     browser.says("node-labels", "zone=eu-web-3").await;
+    browser.says("node-version", env!("CARGO_PKG_VERSION")).await;
+    browser.says("node-host", &rustix::system::uname().nodename().to_string_lossy()).await;
     browser.click("drain").await;
     browser.types("confirm-why", "a new disk").await;
     browser.click("confirm-yes").await;
@@ -287,6 +289,7 @@ async fn an_agent_or_a_store_that_is_lost_is_said_and_comes_back() {
     first.process.signal(Signal::STOP);
     browser.says("role-state", "unknown").await;
     browser.says("role-leader", "unknown; web-1").await;
+    browser.says("role-duration", "unknown").await;
     browser.run("location.hash = 'nodes/node/web-1'").await;
     browser.says("node-state", "unknown").await;
     browser.says("nodes", "unknown").await;
@@ -306,6 +309,39 @@ async fn an_agent_or_a_store_that_is_lost_is_said_and_comes_back() {
     browser.says("place", "seen by web-2").await;
     eventually("it leads", || second.leads("scheduler"));
     browser.says("role-leader", "web-2").await;
+    browser.close().await;
+}
+
+/// What was drawn of a role stays until more of it was read, however often its leader changes.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lane_stays_while_its_role_changes() {
+    let store = Store::file();
+    let port = free_port();
+    let one = agent(&store, "web-1", port, "read");
+    let two = agent(&store, "web-2", 0, "read");
+    let candidates = || one.role("mailer")["candidates"].as_array().map_or(0, Vec::len);
+    eventually("one leads and the other stands", || candidates() == 1);
+    let browser = Browser::open(&url(port, "#timeline"), Size::Desk).await;
+    let lane = "[...document.querySelectorAll('#timeline [data-item=lane]')].find((row) => row.innerText.startsWith('mailer'))";
+    let parts = format!("{lane}?.querySelectorAll('[data-kind=tenure]').length");
+    browser.until(&format!("{parts} >= 1")).await;
+    let watch = format!("if (!{parts}) window.emptied = true");
+    browser
+        .run(&format!(
+            "new MutationObserver(() => {{ {watch} }}).observe(document.querySelector('#timeline'), {{ childList: true, subtree: true }})"
+        ))
+        .await;
+    for turn in 0..6 {
+        let to = if one.leads("mailer") { "web-2" } else { "web-1" };
+        let asked = two.post("/v1/roles/mailer/transfer", &json!({ "to": to, "why": "to and fro" }));
+        assert_eq!(asked.status, 200, "{turn}: {asked:?}");
+    }
+    browser.until(&format!("{parts} >= 7")).await;
+    assert_eq!(
+        browser.run("return window.emptied ?? false").await,
+        json!(false),
+        "the lane was empty in between"
+    );
     browser.close().await;
 }
 

@@ -22,6 +22,7 @@ mod link;
 mod many;
 mod openapi;
 mod outage;
+mod outage_kit;
 mod outbound;
 mod pages;
 mod process;
@@ -38,7 +39,7 @@ mod trust;
 #[test]
 fn worker() {
     if let Some(dir) = std::env::var_os("WITNESS_DIRECTORY") {
-        outage::note_start(dir.as_ref());
+        outage_kit::note_start(dir.as_ref());
         let pause = std::time::Duration::from_millis(5);
         tenure_torture::witness::work(dir.as_ref(), pause).expect("the witness can write");
     }

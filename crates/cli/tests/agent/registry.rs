@@ -99,6 +99,33 @@ fn every_endpoint_is_served_as_it_is_described() {
     }
 }
 
+/// Every path that a page names is one of those above; `ROLE` and `{role}` stand for names.
+#[test]
+fn every_path_on_a_page_is_served() {
+    let docs = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
+    let folders = ["", "start", "guides", "reference", "explanation"].map(|folder| docs.join(folder));
+    let files =
+        folders.iter().flat_map(|folder| std::fs::read_dir(folder).unwrap()).map(|file| file.unwrap().path());
+    let pages = files.filter(|file| file.extension().is_some_and(|ext| ext == "md"));
+    let name = |part: &str| part.starts_with('{') || part.starts_with(|c: char| c.is_ascii_uppercase());
+    let fits = |path: &str, served: &str| {
+        let (path, served): (Vec<&str>, Vec<&str>) = (path.split('/').collect(), served.split('/').collect());
+        let same = |(part, served): (&&str, &&str)| part == served || name(served) || name(part);
+        path.len() <= served.len() && path.iter().zip(&served).all(same)
+    };
+    let mut seen = 0;
+    for page in pages {
+        let text = std::fs::read_to_string(&page).unwrap();
+        for (at, _) in text.match_indices("/v1/") {
+            let of_a_path = |c: char| c.is_ascii_alphanumeric() || "/{}-_".contains(c);
+            let path = text[at..].split(|c| !of_a_path(c)).next().unwrap_or_default().trim_end_matches('/');
+            assert!(ASKED.iter().any(|(_, served, ..)| fits(path, served)), "{}: {path}", page.display());
+            seen += 1;
+        }
+    }
+    assert!(seen > 20, "{seen} paths");
+}
+
 #[test]
 fn every_metric_is_there_from_the_beginning_with_its_meaning() {
     let store = Store::file();

@@ -200,7 +200,10 @@ fn a_role_that_nobody_stands_for_is_forgotten_and_keeps_its_token() {
     let token = dir.role("schedluer")["token"].as_u64().unwrap();
     let kept = dir.node("b", &["scheduler"]);
     dir.until("scheduler", |found| found["leader"] == "b");
-    assert_no(&dir.run(&["forget", "scheduler"]), "cannot forget scheduler: b leads it or stands for it");
+    assert_no(
+        &dir.run(&["forget", "scheduler"]),
+        "cannot forget scheduler: b leads it or is a candidate for it",
+    );
     let forgotten = dir.json(&["forget", "schedluer", "--why", "a typo"]);
     assert_eq!((&forgotten["action"], &forgotten["changed"]), (&"forget".into(), &true.into()));
     assert!(dir.role("schedluer").is_null() && !dir.role("scheduler").is_null());

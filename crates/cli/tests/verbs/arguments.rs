@@ -47,14 +47,28 @@ fn every_verb_explains_itself() {
         let refused = ran(bare(&[verb, "--agent", "/nowhere"]).output().unwrap());
         assert!(refused.code == Some(2) && refused.err.contains("has no option --agent"), "{refused:?}");
     }
+    let refused = ran(bare(&["probe", "live", "--store", "sqlite:x"]).output().unwrap());
+    assert!(refused.code == Some(2) && refused.err.contains("has no option --store"), "{refused:?}");
     let help = ran(bare(&["--help"]).output().unwrap());
     assert!(VERBS.iter().all(|verb| help.out.contains(verb)), "{}", help.out);
+}
+
+/// Only an agent answers a probe: where there is none, no store is looked for.
+#[test]
+fn a_probe_without_an_agent_says_so() {
+    let dir = TestDir::new();
+    let mut probe = bare(&["probe", "live"]);
+    let ran =
+        ran(probe.env("XDG_RUNTIME_DIR", dir.path()).env("XDG_STATE_HOME", dir.path()).output().unwrap());
+    assert_eq!(ran.code, Some(1), "{ran:?}");
+    assert!(ran.err.contains("cannot probe: no agent answers on the default socket"), "{ran:?}");
 }
 
 #[test]
 fn bad_input_gets_one_line_and_exit_code_2() {
     let dir = TestDir::new();
     for (args, part) in [
+        (vec!["history", "-n", "0"], "give a number of at least 1"),
         (vec!["status", "a b"], "not a valid name"),
         (vec!["status", "-x"], "'-x'"),
         (vec!["status", ""], "empty"),

@@ -6,6 +6,7 @@ mod arguments;
 mod checking;
 mod doctor;
 mod kit;
+mod pages;
 mod peers;
 mod queries;
 mod schema;

@@ -201,12 +201,16 @@ fn nodes_shows_what_each_leads_and_stands_for() {
         (&a["labels"], &a["address"], &a["ttl_ms"]),
         (&json!({"zone": "eu"}), &json!("a:1"), &json!(3000))
     );
+    let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    assert_eq!((&a["host"], &a["version"]), (&json!(host), &json!(env!("CARGO_PKG_VERSION"))));
     assert_eq!(a["candidacies"]["r1"], 7);
     assert_eq!(a["session"].as_str().unwrap().len(), 32);
     assert_stamp(&a["joined"]);
     assert_eq!(nodes["nodes"][1]["roles"], json!([]));
     let pretty = dir.run(&["nodes"]).out;
-    for part in ["NODE", "CANDIDATE FOR", "5: r1, r2, r3, …", "zone=eu", "a:1", "r1 (+7)"] {
+    for part in
+        ["NODE", "CANDIDATE FOR", "5: r1, r2, r3, …", "zone=eu", "a:1", "r1 (+7)", "HOST", "VERSION", &host]
+    {
         assert!(pretty.contains(part), "{part}: {pretty}");
     }
     b.kill();

@@ -35,7 +35,7 @@ pub enum FenceError {
         owner: String,
     },
     /// The tenure is over by its own clock.
-    #[error("the tenure of {role} with token {token} is over: roll back, and stand for the role again")]
+    #[error("the tenure of {role} with token {token} is over: roll back, and campaign for the role again")]
     Over {
         /// The role.
         role: Name,

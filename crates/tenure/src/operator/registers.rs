@@ -10,6 +10,7 @@ use tenure_core::{Epoch, Key, Kind, Query, Record, Timestamp};
 
 use super::liveness::{LivenessBySession, SessionLiveness};
 use super::{ClusterSnapshot, NodeReport, NodeState, RoleReport, RoleState, is_internal};
+use crate::origin::split_origin;
 use crate::store::{Entry, SharedStore};
 use crate::{Error, Name, SessionId, Token};
 
@@ -170,13 +171,16 @@ impl Registers {
             let status = liveness.get(&node.session);
             let state = status.map_or(NodeState::Expelled, |status| status.state);
             let roles = led.remove(&node.session).filter(|_| !state.is_over());
+            let (labels, host, version) = split_origin(&node.labels);
             NodeReport {
                 node: name.clone(),
                 session: node.session,
                 state,
                 roles: roles.unwrap_or_default(),
                 candidacies: shown(&node.candidacies),
-                labels: node.labels.clone(),
+                labels,
+                host,
+                version,
                 address: node.address.clone(),
                 since: node.since,
                 last_beat_ms_ago: status.map(|status| millis(status.ago)),

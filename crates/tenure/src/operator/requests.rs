@@ -180,7 +180,7 @@ impl Operator {
             (Some(node), _) if node.state != NodeState::Live => not_there(node.state),
             (Some(node), _) if node.drained.is_some() => "it is being drained".to_owned(),
             (Some(_), Some(pinned)) if pinned != to => format!("the role is pinned to {pinned}"),
-            (Some(_), _) => "it does not stand for the role".to_owned(),
+            (Some(_), _) => "it is not a candidate for the role".to_owned(),
         };
         Ok(Error::NoTarget { role: report.role.clone(), node: to.clone(), why })
     }

@@ -122,6 +122,10 @@ pub struct NodeReport {
     pub candidacies: BTreeMap<Name, i32>,
     /// Its labels.
     pub labels: BTreeMap<String, String>,
+    /// The host it runs on, as its kernel names it.
+    pub host: Option<String>,
+    /// The version of Tenure in it.
+    pub version: Option<String>,
     /// Where to reach it.
     pub address: Option<String>,
     /// When it joined, in microseconds since 1970.
@@ -293,6 +297,8 @@ mod tests {
             roles: vec![role.role.clone()],
             candidacies: BTreeMap::new(),
             labels: BTreeMap::new(),
+            host: None,
+            version: None,
             address: None,
             since: Timestamp::from_micros(0),
             last_beat_ms_ago: Some(400),

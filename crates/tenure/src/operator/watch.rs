@@ -211,6 +211,11 @@ impl ClusterWatch {
         // However long a poll takes, the next comes before a lease could run out unseen.
         tokio::time::sleep((self.took * REST_FACTOR).min(self.pause * 2)).await;
         let _ = tokio::time::timeout(self.pause, self.changes.next()).await;
+        self.poll_now().await
+    }
+
+    /// Polls without waiting, and returns what has changed since the last poll, if anything has.
+    pub async fn poll_now(&mut self) -> Result<Vec<ClusterChange>, Error> {
         while let Some(Some(())) = self.changes.next().now_or_never() {}
         let began = Instant::now();
         let now = self.read().await?;

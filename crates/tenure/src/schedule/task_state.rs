@@ -155,7 +155,7 @@ impl TaskState {
     pub(super) fn come_due(&mut self, now: Timestamp, shadow: bool) -> Option<Timestamp> {
         let due = plan::due(&self.task, self.base.tick.max(self.planned), now);
         if let Some((from, to, count)) = due.missed {
-            let why = "no leader could start it in time".to_owned();
+            let why = "no node could start it in time".to_owned();
             self.edits.push(LedgerEdit::Pass(PassedTicks { from, to, count, state: RunState::Missed, why }));
         }
         if !due.caught_up.is_empty() {

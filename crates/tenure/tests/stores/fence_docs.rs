@@ -149,3 +149,35 @@ async fn the_rust_for_tokio_postgres() {
     assert!(transfer(&mut client, &old).await.is_err());
     assert_eq!(lines::<tokio_postgres::Client>(&url).await, 2);
 }
+
+/// `docs/guides/migrate.md` tells how to see the holders of a table of locks; the table is as the old designs make it.
+const MIGRATION: &str = include_str!("../../../../docs/guides/migrate.md");
+const LOCKS: &str = "CREATE TABLE locks (lock_key VARCHAR(255) PRIMARY KEY, owner_id VARCHAR(255) NOT NULL, \
+                     expires_at TIMESTAMP NOT NULL)";
+
+fn holders_query() -> &'static str {
+    let block = MIGRATION.split("```sql\n").nth(1).expect("the statement is there");
+    block.split("```").next().expect("it ends").trim().trim_end_matches(';')
+}
+
+#[tokio::test]
+async fn the_holders_of_a_table_of_locks_are_seen_until_they_expire() {
+    let rows = |valid: &str, expired: &str| {
+        format!("INSERT INTO locks VALUES ('job', 'old-1', {valid}), ('report', 'old-2', {expired})")
+    };
+    let server = postgres::Postgres::start(&["shared_buffers=16MB"]);
+    let client = <tokio_postgres::Client as Client>::connect(&server.admin_url()).await;
+    let filled = rows("NOW() + INTERVAL '1 hour'", "NOW() - INTERVAL '1 second'");
+    client.batch_execute(&format!("{LOCKS}; {filled}")).await.unwrap();
+    let found = client.query(holders_query(), &[]).await.unwrap();
+    let owners: Vec<String> = found.iter().map(|row| row.get("owner_id")).collect();
+    assert_eq!(owners, ["old-1"]);
+
+    let server = mysql::Mysql::start(&[]);
+    let mut client = <mysql_async::Conn as Client>::connect(&server.admin_url()).await;
+    client.query_drop(LOCKS).await.unwrap();
+    client.query_drop(rows("NOW() + INTERVAL 1 HOUR", "NOW() - INTERVAL 1 SECOND")).await.unwrap();
+    let found: Vec<mysql_async::Row> = client.query(holders_query()).await.unwrap();
+    let owners: Vec<String> = found.iter().map(|row| row.get("owner_id").unwrap()).collect();
+    assert_eq!(owners, ["old-1"]);
+}

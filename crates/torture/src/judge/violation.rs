@@ -130,7 +130,7 @@ impl fmt::Display for ViolationKind {
             Self::Fence => "the fenced register went back",
             Self::SharedToken => "two wrote under one token",
             Self::Events => "events that cannot be",
-            Self::Gap => "nobody led for too long",
+            Self::Gap => "no node led for too long",
             Self::Register => "a register that is not linearizable",
             Self::Trespass => "a neighbour without rights was not refused",
         })

@@ -208,7 +208,7 @@ fn along_the_chain(
     match next.iter().find(|(expect, _)| hanging(expect)) {
         Some((expect, link)) => {
             let text =
-                format!("{} replaced {}, which nobody ever wrote", link.put, expect.unwrap_or_default());
+                format!("{} replaced {}, which no node ever wrote", link.put, expect.unwrap_or_default());
             Err(chain_fault(link.called, link.called, text))
         }
         None => Err(chain_fault(0, now, "some versions come after themselves".to_owned())),

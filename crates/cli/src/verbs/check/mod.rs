@@ -139,10 +139,13 @@ fn pretty(timing: &Timing, kernel_reports: bool) -> String {
     }
     let _ = write!(text, "\n\n{}", heading("Bounds"));
     let kill = bounds.deadline.saturating_sub(timing.kill_slack);
-    let disconnected = bounds.disconnect.map(|within| {
-        ("a disconnected leader, within", span(within), "where the store reports it: see tenure doctor")
-    });
+    let disconnected = bounds.disconnect.map_or_else(String::new, span);
     for (what, value, note) in [
+        (
+            "a disconnected leader is replaced within",
+            disconnected.clone(),
+            "where the store reports it: see tenure doctor",
+        ),
         (
             "a crashed leader is replaced within",
             span(bounds.crash),
@@ -165,10 +168,10 @@ fn pretty(timing: &Timing, kernel_reports: bool) -> String {
         ),
     ]
     .into_iter()
-    .chain(disconnected)
+    .skip(usize::from(disconnected.is_empty()))
     {
         let line = format!(
-            "\n  {what:<37} {value:>7}   {}",
+            "\n  {what:<41} {value:>7}   {}",
             if note.is_empty() { String::new() } else { Tone::Faint.paint(note) }
         );
         text.push_str(line.trim_end());

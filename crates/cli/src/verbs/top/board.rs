@@ -21,6 +21,8 @@ use crate::output::sanitize;
 use crate::output::time::{self, Stamp};
 use crate::verbs::watch::sentence;
 
+/// A lower window shows only the list.
+const LEAST_HEIGHT: u16 = 14;
 /// So many changes are kept.
 const KEPT: usize = 100;
 /// How long what came of something is shown.
@@ -240,6 +242,9 @@ impl Board {
     pub(super) fn draw(&self, frame: &mut Frame<'_>) {
         let area = frame.area();
         let area = Rect { x: area.x + 1, width: area.width.saturating_sub(2), ..area };
+        if area.height < LEAST_HEIGHT && !self.whole {
+            return self.draw_list_only(frame, area);
+        }
         let short = |rows: usize| u16::try_from(rows).unwrap_or(u16::MAX);
         let nodes = short(self.snapshot.nodes.len() + 1).min(area.height / 4 + 2);
         let listed = if self.on_tasks { self.tasks.wanted(&self.search).len() } else { self.roles().len() };
@@ -270,6 +275,19 @@ impl Board {
             self.tasks.draw(frame, tasks, self.paint(), &node, "");
         }
         self.draw_changes(frame, changes);
+        self.draw_keys(frame, keys);
+    }
+
+    /// A window without room for the rest shows the list: it is what people look for.
+    fn draw_list_only(&self, frame: &mut Frame<'_>, area: Rect) {
+        let rows = [Constraint::Length(2), Constraint::Fill(1), Constraint::Length(1)];
+        let [title, list, keys] = Layout::vertical(rows).areas(area);
+        self.draw_title(frame, title);
+        if self.on_tasks {
+            self.tasks.draw(frame, list, self.paint(), &|node| self.node_style(node), &self.search);
+        } else {
+            self.draw_roles(frame, list);
+        }
         self.draw_keys(frame, keys);
     }
 
@@ -332,9 +350,19 @@ impl Board {
         let paint = self.paint();
         let wide = usize::from(width);
         let name = fit(role.role.as_str(), (wide / 4).clamp(8, 40));
-        let leader = role.leader.as_ref().map_or("no leader", Name::as_str).to_owned();
+        let unknown = role.state == RoleState::Unknown;
+        let leader = match (&role.leader, &role.last_leader) {
+            (Some(leader), _) => leader.to_string(),
+            (None, Some(last)) => format!("({last})"),
+            (None, None) if unknown => "unknown".to_owned(),
+            (None, None) => "no leader".to_owned(),
+        };
         let style = role.leader.as_ref().map_or(paint.faint(), |leader| paint.node(self.index(leader)));
-        let led_for = role.since.map(|since| time::span(whole(since_then(since)))).unwrap_or_default();
+        let led_for = role
+            .since
+            .filter(|_| !unknown)
+            .map(|since| time::span(whole(since_then(since))))
+            .unwrap_or_default();
         let next: Vec<&str> = role.candidates.iter().map(Name::as_str).collect();
         let mut spans = vec![
             Span::raw(if chosen { "▶ " } else { "  " }),
@@ -586,6 +614,8 @@ mod tests {
             roles: vec![],
             candidacies: BTreeMap::new(),
             labels: [("zone".to_owned(), "a\u{1b}[31m".to_owned())].into(),
+            host: None,
+            version: None,
             address: None,
             since: Stamp::now().0,
             last_beat_ms_ago: Some(1000),
@@ -657,6 +687,7 @@ mod tests {
             drawn(&board(10_000), width, height);
             drawn(&board(0), width, height);
         }
+        assert!(drawn(&board(3), 30, 8).contains("▶ role-00000"), "a small window shows the roles first");
     }
 
     #[test]
