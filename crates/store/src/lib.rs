@@ -141,8 +141,9 @@ pub struct Description {
 /// - **W7** The version stored is the one given in `put`, bit for bit; the value comes back byte for byte.
 /// - **W8** An acknowledged write MUST survive what [`Description::class`] promises: on class B the death of every
 ///   client and of the server.
-/// - **W9** A batch may have up to [`MAX_BATCH`] items, and values up to [`MAX_VALUE`] bytes. What is larger MUST be
-///   carried out too, or refused with [`Fate::NotApplied`].
+/// - **W9** A batch may have up to [`MAX_BATCH`] items, and values up to [`MAX_VALUE`] bytes, or fewer if the product has no
+///   room for them; the store's page says how many. What is larger MUST be carried out too, or refused with
+///   [`Fate::NotApplied`].
 ///
 /// Failure
 /// - **F1** An error MUST carry [`Fate::Unknown`] unless it is proven that the write neither happened nor will.

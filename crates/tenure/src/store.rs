@@ -6,6 +6,8 @@ pub use tenure_store::*;
 
 #[cfg(feature = "etcd")]
 pub use tenure_etcd::Etcd;
+#[cfg(feature = "kubernetes")]
+pub use tenure_kubernetes::Kubernetes;
 #[cfg(feature = "mysql")]
 pub use tenure_mysql::Mysql;
 #[cfg(feature = "peers")]
@@ -31,6 +33,8 @@ pub const BACKENDS: &[Backend] = &[
     tenure_redis::BACKEND,
     #[cfg(feature = "etcd")]
     tenure_etcd::BACKEND,
+    #[cfg(feature = "kubernetes")]
+    tenure_kubernetes::BACKEND,
     #[cfg(feature = "peers")]
     tenure_peers::BACKEND,
     Memory::BACKEND,
@@ -43,6 +47,7 @@ const FEATURES: &[(&str, &[&str])] = &[
     ("mysql", &["mysql", "mariadb"]),
     ("redis", &["redis", "rediss", "valkey", "valkeys"]),
     ("etcd", &["etcd", "etcds"]),
+    ("kubernetes", &["kubernetes"]),
     ("peers", &["peers"]),
 ];
 
@@ -57,6 +62,7 @@ const FEATURES: &[(&str, &[&str])] = &[
 /// | `mysql://user:password@host:port/database` | MySQL or MariaDB |
 /// | `peers://HOST:PORT,…?secret-file=PATH` | the nodes themselves, by Raft; `me=HOST:PORT` makes this process a member |
 /// | `etcd://HOST:PORT,HOST:PORT,HOST:PORT/PREFIX`, `etcds://` | an etcd cluster |
+/// | `kubernetes:`, `kubernetes:NAMESPACE` | the Kubernetes API: in a pod its service account, elsewhere the kubeconfig |
 /// | `redis://HOST:PORT/DB`, `rediss://`, `redis+unix:///PATH`, `redis+sentinel://HOST:PORT,…/NAME` | a Redis or Valkey server |
 ///
 /// # Errors
@@ -187,6 +193,7 @@ mod tests {
             ("sqlite:", Some("sqlite")),
             ("redis+sentinel://h/n", Some("redis")),
             ("etcds://a,b,c/x", Some("etcd")),
+            ("kubernetes:team", Some("kubernetes")),
             ("memory:", Some("memory")),
             ("hunter2", None),
             ("nope:hunter2", None),
@@ -215,6 +222,10 @@ mod tests {
             ("etcd://u:hunter2@h", "no etcd: store (feature `etcd`)"),
             #[cfg(feature = "etcd")]
             ("etcd://u:hunter2@h?hunter2", "parameters of an etcd URL"),
+            #[cfg(not(feature = "kubernetes"))]
+            ("kubernetes:hunter2", "no kubernetes: store (feature `kubernetes`)"),
+            #[cfg(feature = "kubernetes")]
+            ("kubernetes:x?hunter2", "parameters of a Kubernetes URL"),
             #[cfg(not(feature = "peers"))]
             ("peers:hunter2", "no peers: store"),
             #[cfg(feature = "peers")]

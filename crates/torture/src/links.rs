@@ -74,7 +74,7 @@ fn inject(link: &Proxy, kind: FaultKind, ttl: Duration) {
     }
 }
 
-/// Whether a proxy can stand between: no TLS, which would notice, and no servers that tell each other's addresses.
+/// Whether a proxy can stand between: no TLS that would notice, and no servers that tell each other's addresses.
 pub(crate) fn can_be_led(url: &str) -> bool {
     servers(url).is_some()
 }
@@ -86,6 +86,12 @@ fn servers(url: &str) -> Option<Vec<SocketAddr>> {
 
 /// Where the hosts and the ports stand in a URL.
 fn place(url: &str) -> Option<std::ops::Range<usize>> {
+    if url.starts_with("kubernetes:") {
+        // Certificates of API servers name hosts, and no ports.
+        let begin = url.find("server=")? + "server=".len();
+        let length = url[begin..].find('&').unwrap_or(url.len() - begin);
+        return Some(begin..begin + length);
+    }
     let (scheme, rest) = url.split_once("://")?;
     let plain =
         ["redis", "valkey", "postgres", "postgresql", "mysql", "mariadb", "etcd", "peers"].contains(&scheme);
@@ -108,6 +114,7 @@ fn address(host: &str, url: &str) -> Option<SocketAddr> {
         Some("redis" | "valkey") => 6379,
         Some("postgres" | "postgresql") => 5432,
         Some("etcd") => 2379,
+        Some("kubernetes") => 6443,
         _ => 3306,
     };
     let ends_with_port = host.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok());
@@ -128,8 +135,13 @@ mod tests {
         assert_eq!(found("redis://[::1]:7000"), Some("[::1]:7000"));
         assert_eq!(found("peers://a:1,b:2,c:3?secret-file=x"), Some("a:1,b:2,c:3"));
         assert_eq!(found("etcd://u:p@a:1,b:2,c:3/x"), Some("a:1,b:2,c:3"));
+        assert_eq!(
+            found("kubernetes:x?class=a&server=127.0.0.1:1,127.0.0.1:2&prefix=y"),
+            Some("127.0.0.1:1,127.0.0.1:2")
+        );
         assert_eq!(servers("peers://127.0.0.1:1,127.0.0.1:2?secret-file=x").unwrap().len(), 2);
         for url in [
+            "kubernetes:x",
             "rediss://db:1",
             "etcds://a:1,b:2/x",
             "redis+sentinel://a:1,b:2/main",

@@ -10,14 +10,13 @@ use std::time::Duration;
 use bytes::Bytes;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use tokio::sync::watch;
 use tokio::time::{Instant, timeout_at};
 
 use super::error::{self, Failure, Then};
 use super::messages::{Authenticate, Authenticated, Header};
 use super::settings::{EtcdSettings, Login};
-use tenure_store::entropy::nonce;
-use tenure_store::kit::http::{Endpoint, HttpAnswer, HttpError, HttpRequest, Lines};
+use tenure_store::kit::http::{HttpAnswer, HttpError, HttpRequest, Lines};
+use tenure_store::kit::servers::{Choice, Servers};
 use tenure_store::kit::watches::{Watches, lock};
 use tenure_store::{Fate, Signal, StoreError};
 
@@ -46,18 +45,10 @@ pub(super) enum Effect {
 #[derive(Debug)]
 pub(super) struct Members {
     pub(super) settings: Arc<EtcdSettings>,
-    members: Arc<Vec<Endpoint>>,
+    members: Arc<Servers>,
     watches: Arc<Watches>,
-    choice: watch::Sender<Choice>,
     token: Arc<tokio::sync::Mutex<Token>>,
     seen: Mutex<Option<Header>>,
-}
-
-/// Which member is asked now. A member that failed and is alone is chosen anew, so that watches are opened again.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Choice {
-    member: usize,
-    turn: u64,
 }
 
 /// What shows who asks.
@@ -81,14 +72,9 @@ impl std::fmt::Debug for Token {
 }
 
 impl Members {
-    /// Handles begin with different members, so that none of these has to serve all.
     pub(super) fn new(settings: Arc<EtcdSettings>, watches: Arc<Watches>) -> Result<Self, StoreError> {
-        let members = settings.endpoints()?;
-        let count = u128::try_from(members.len()).unwrap_or(1);
-        let member = usize::try_from(nonce() % count).unwrap_or(0);
-        let choice = watch::Sender::new(Choice { member, turn: 0 });
-        let (members, token, seen) = (Arc::new(members), Arc::default(), Mutex::default());
-        Ok(Self { settings, members, watches, choice, token, seen })
+        let members = Arc::new(Servers::new(settings.endpoints()?));
+        Ok(Self { settings, members, watches, token: Arc::default(), seen: Mutex::default() })
     }
 
     /// Asks a member, and others if that one cannot answer, no longer than an operation may take.
@@ -100,9 +86,9 @@ impl Members {
     ) -> Result<T, StoreError> {
         let until = Instant::now() + self.settings.timeout;
         let body = json(question);
-        let (mut others, mut logged_in) = (self.members.len().max(2), false);
+        let (mut others, mut logged_in) = (self.members.count().max(2), false);
         loop {
-            let (choice, began) = (*self.choice.borrow(), Instant::now());
+            let (choice, began) = (self.members.current(), Instant::now());
             let failure = match self.ask_one(choice, effect, path, &body, until).await {
                 Ok(answer) => match serde_json::from_slice(&answer.body) {
                     Ok(read) => return Ok(read),
@@ -114,7 +100,7 @@ impl Members {
             match failure.then {
                 Then::LogIn if !logged_in && self.settings.login.is_some() => logged_in = true,
                 Then::AskAnother => {
-                    self.leave(choice);
+                    self.members.leave(choice);
                     // Members that kept the question waiting are limited by the time that it may take.
                     others -= usize::from(began.elapsed() < self.settings.suspicion());
                     if !harmless || others == 0 || Instant::now() >= until {
@@ -148,16 +134,15 @@ impl Members {
         question: &impl Serialize,
     ) -> Vec<(String, Option<T>)> {
         let (until, body) = (Instant::now() + self.settings.timeout, json(question));
-        let one = |member| {
+        let one = |choice| {
             let body = body.clone();
             async move {
-                let choice = Choice { member, turn: 0 };
                 let answer = self.send(choice, path, &body, until).await.ok();
                 let read = answer.and_then(|answer| serde_json::from_slice(&answer.body).ok());
-                (self.members[member].to_string(), read)
+                (self.place(choice), read)
             }
         };
-        futures_util::future::join_all((0..self.members.len()).map(one)).await
+        futures_util::future::join_all(self.members.each().map(one)).await
     }
 
     /// Opens a stream at the member that is asked now. What is wrong with it is found in its first lines.
@@ -166,7 +151,7 @@ impl Members {
         path: &'static str,
         question: &impl Serialize,
     ) -> Result<(Lines, Choice), StoreError> {
-        let choice = *self.choice.borrow();
+        let choice = self.members.current();
         let until = Instant::now() + self.settings.timeout;
         let opened = self.open_at(choice, path, json(question), until).await;
         opened.map(|lines| (lines, choice)).map_err(|failure| self.no_stream(choice, failure))
@@ -175,7 +160,7 @@ impl Members {
     /// What to tell of a stream that failed with this; the member is left if another may be better off.
     pub(super) fn no_stream(&self, choice: Choice, failure: Failure) -> StoreError {
         if failure.then == Then::AskAnother {
-            self.leave(choice);
+            self.members.leave(choice);
         }
         failure.error
     }
@@ -187,29 +172,17 @@ impl Members {
 
     /// Waits until another member is asked, or the same one anew.
     pub(super) async fn left(&self, choice: Choice) {
-        let _ = self.choice.subscribe().wait_for(|now| *now != choice).await;
+        self.members.left(choice).await;
     }
 
     /// The address of the member, for messages.
     pub(super) fn place(&self, choice: Choice) -> String {
-        self.members[choice.member].to_string()
+        self.members.place(choice)
     }
 
     /// Whether a user is known to be needed. As long as nothing was asked, none is.
     pub(super) async fn has_users(&self) -> bool {
         matches!(*self.token.lock().await, Token::Held(_))
-    }
-
-    /// The next member is asked from now on, unless another operation has already turned to it.
-    fn leave(&self, choice: Choice) {
-        self.members[choice.member].forget_idle();
-        self.choice.send_if_modified(|now| {
-            let current = *now == choice;
-            if current {
-                *now = Choice { member: (now.member + 1) % self.members.len(), turn: now.turn + 1 };
-            }
-            current
-        });
     }
 
     async fn ask_one(
@@ -221,7 +194,7 @@ impl Members {
         until: Instant,
     ) -> Result<HttpAnswer, Failure> {
         let began = Instant::now();
-        let patience = match self.members.len() {
+        let patience = match self.members.count() {
             1 => until,
             _ => until.min(began + self.settings.suspicion()),
         };
@@ -230,7 +203,7 @@ impl Members {
             return answer;
         }
         // The next operation asks another member; only a read follows it there.
-        self.leave(choice);
+        self.members.leave(choice);
         let late = || error::late(&self.place(choice), began.elapsed());
         match effect {
             Effect::Reads => Err(late()),
@@ -268,7 +241,7 @@ impl Members {
     ) -> Result<Lines, Failure> {
         let token = self.token(choice, until).await?;
         let request = request(path, body, &token);
-        let member = &self.members[choice.member];
+        let member = &self.members[choice];
         let opened = timeout_at(until, member.open(&request, self.connecting())).await;
         let opened = opened.map_err(|_| error::late(&self.place(choice), self.settings.timeout))?;
         let (status, mut lines) = opened.map_err(|error| self.unanswered(choice, &error))?;
@@ -276,7 +249,7 @@ impl Members {
             return Ok(lines);
         }
         let body = timeout_at(until, lines.next()).await.ok().and_then(Result::ok).flatten();
-        let answer = HttpAnswer { status, body: body.unwrap_or_default() };
+        let answer = HttpAnswer { status, retry_after: None, body: body.unwrap_or_default() };
         let failure = error::refused(&self.place(choice), &answer);
         if failure.then == Then::LogIn {
             self.discard(&token).await;
@@ -291,12 +264,12 @@ impl Members {
         body: Bytes,
         token: &Token,
     ) -> Result<HttpAnswer, HttpError> {
-        self.members[choice.member].send(&request(path, body, token), self.connecting()).await
+        self.members[choice].send(&request(path, body, token), self.connecting()).await
     }
 
     /// How long opening a connection may take: nothing has been sent by then, so that another member can be asked.
     fn connecting(&self) -> Duration {
-        if self.members.len() == 1 { self.settings.timeout } else { self.settings.suspicion() }
+        if self.members.count() == 1 { self.settings.timeout } else { self.settings.suspicion() }
     }
 
     /// The token, if there is a login. An operation that needs it while it is being asked for waits.
@@ -311,7 +284,7 @@ impl Members {
         }
         // Goes on when this operation is over: members check passwords slowly, and many nodes that start at once would all
         // have to begin again, for ever.
-        let login = log_in(self.members.clone(), choice.member, self.settings.clone(), token);
+        let login = log_in(self.members.clone(), choice, self.settings.clone(), token);
         match timeout_at(until, tokio::spawn(login)).await {
             Ok(Ok(found)) => found.map_err(|failure| before(&failure)),
             _ => Err(late()),
@@ -360,12 +333,12 @@ impl Members {
 
 /// Shows the password to a member, and keeps the token that it gives for it.
 async fn log_in(
-    members: Arc<Vec<Endpoint>>,
-    member: usize,
+    members: Arc<Servers>,
+    choice: Choice,
     settings: Arc<EtcdSettings>,
     mut token: tokio::sync::OwnedMutexGuard<Token>,
 ) -> Result<Token, Failure> {
-    let (member, place) = (&members[member], members[member].to_string());
+    let (member, place) = (&members[choice], members.place(choice));
     let Some(Login { user, password }) = &settings.login else { return Ok(Token::NotNeeded) };
     let question = json(&Authenticate { name: user, password });
     let question = request(path::AUTHENTICATE, question, &Token::NotNeeded);
@@ -394,7 +367,7 @@ fn request(path: &'static str, body: Bytes, token: &Token) -> HttpRequest {
     if let Token::Held(token) = token {
         headers.push(("authorization", token.to_string()));
     }
-    HttpRequest { method: "POST", path, headers, body }
+    HttpRequest { method: "POST", path: path.into(), headers, body }
 }
 
 fn json(question: &impl Serialize) -> Bytes {

@@ -196,7 +196,7 @@ mod tests {
     use super::*;
 
     fn answer(status: u16, body: &'static str) -> HttpAnswer {
-        HttpAnswer { status, body: Bytes::from_static(body.as_bytes()) }
+        HttpAnswer { status, retry_after: None, body: Bytes::from_static(body.as_bytes()) }
     }
 
     #[test]

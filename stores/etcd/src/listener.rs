@@ -8,12 +8,13 @@ use std::sync::Arc;
 
 use tokio::time::timeout;
 
-use super::connection::{Choice, Members, path};
+use super::connection::{Members, path};
 use super::error::{self, Failure, Then};
 use super::keys::{Keys, read_change};
 use super::messages::{Event, Range, Watch, WatchLine};
 use tenure_store::kit::http::Lines;
 use tenure_store::kit::listener::Listen;
+use tenure_store::kit::servers::Choice;
 use tenure_store::kit::watches::Watches;
 use tenure_store::{Signal, StoreError};
 

@@ -17,6 +17,7 @@ use tenure_torture::servers::etcd::Etcd;
 #[test]
 fn worker() {
     if let Some(dir) = std::env::var_os("WITNESS_DIRECTORY") {
+        outage_kit::note_start(dir.as_ref());
         let pause = std::time::Duration::from_millis(5);
         tenure_torture::witness::work(dir.as_ref(), pause).expect("the witness can write");
     }

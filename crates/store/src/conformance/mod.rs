@@ -69,6 +69,11 @@ pub trait Harness: Send + Sync {
         None
     }
 
+    /// The longest value that the store takes, if the product behind it has less room than [`MAX_VALUE`](crate::MAX_VALUE).
+    fn longest_value(&self) -> usize {
+        crate::MAX_VALUE
+    }
+
     /// What no message may show: passwords that the store was opened with.
     fn secrets(&self) -> Vec<String> {
         Vec::new()

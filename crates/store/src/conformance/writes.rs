@@ -4,9 +4,7 @@ use std::sync::{Arc, Barrier};
 
 use super::kit::*;
 use super::{Harness, run};
-use crate::{
-    Class, Fate, Key, Kind, MAX_BATCH, MAX_VALUE, Name, Outcome, SharedStore, Value, Version, Write,
-};
+use crate::{Class, Fate, Key, Kind, MAX_BATCH, Name, Outcome, SharedStore, Value, Version, Write};
 
 /// W1: a conflict changes nothing and shows what is there.
 pub async fn w1_a_conflict_changes_nothing_and_shows_what_is_there(harness: &dyn Harness) {
@@ -185,10 +183,10 @@ pub async fn w9_large_batches_and_values_fit(harness: &dyn Harness) {
     let mut expected: Vec<_> = batch.iter().map(entry).collect();
     expected.sort_by(|a, b| a.key.cmp(&b.key));
     assert_eq!(read(&*store, &space, Vec::new(), vec![(EPOCH, Kind::Node)]).await, expected);
-    let large = create(&key(Kind::History, "large"), &"x".repeat(MAX_VALUE - 2));
+    let large = create(&key(Kind::History, "large"), &"x".repeat(harness.longest_value() - 2));
     must(&*store, &space, large.clone()).await;
     assert_eq!(get(&*store, &space, &large.key).await, Some(entry(&large)));
-    let larger = create(&key(Kind::History, "larger"), &"x".repeat(MAX_VALUE - 1));
+    let larger = create(&key(Kind::History, "larger"), &"x".repeat(harness.longest_value() - 1));
     match write_one(&*store, &space, &larger).await {
         Outcome::Applied => assert_eq!(get(&*store, &space, &larger.key).await, Some(entry(&larger))),
         Outcome::Failed(error) => assert_eq!(error.fate(), Fate::NotApplied, "{error}"),

@@ -3,6 +3,7 @@
 //! An [`Endpoint`] is one server. Every failure says whether anything was sent: a request that met a connection which the
 //! server had closed meanwhile goes on another one, and nothing is ever sent twice.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::io;
 use std::sync::{Arc, Mutex};
@@ -46,8 +47,8 @@ pub struct Endpoint {
 pub struct HttpRequest {
     /// GET, POST and so on.
     pub method: &'static str,
-    /// From the first slash.
-    pub path: &'static str,
+    /// From the first slash, with what is asked for behind a question mark.
+    pub path: Cow<'static, str>,
     /// Beside those that every request has. They may hold secrets, and no error shows them.
     pub headers: Vec<(&'static str, String)>,
     /// JSON.
@@ -59,6 +60,8 @@ pub struct HttpRequest {
 pub struct HttpAnswer {
     /// 200 and so on.
     pub status: u16,
+    /// How long the server asks to be left alone (`Retry-After`, in seconds).
+    pub retry_after: Option<Duration>,
     /// Its content.
     pub body: Bytes,
 }
@@ -91,20 +94,28 @@ impl Endpoint {
         Some(Self { host: plain_host, port, tls, idle: Mutex::default() })
     }
 
+    /// The same server, whose certificate names another host. None if TLS cannot verify such a host.
+    #[must_use]
+    pub fn certified_as(mut self, host: &str) -> Option<Self> {
+        let named = ServerName::try_from(host.to_owned()).ok()?;
+        self.tls = self.tls.map(|(config, _)| (config, named));
+        Some(self)
+    }
+
     /// Sends a request and waits for the whole answer. Opening a connection may take as long as `patience`.
     ///
     /// # Errors
     /// If no answer came.
     pub async fn send(&self, request: &HttpRequest, patience: Duration) -> Result<HttpAnswer, HttpError> {
         let (response, connection) = self.ask(request, patience).await?;
-        let status = response.status().as_u16();
+        let (status, retry_after) = (response.status().as_u16(), retry_after(&response));
         let body = Limited::new(response.into_body(), LONGEST).collect().await;
         let body = body.map_err(|error| HttpError::Lost(with_causes(&*error)))?.to_bytes();
         let mut idle = lock(&self.idle);
         if idle.len() < IDLE && !connection.is_closed() {
             idle.push(connection);
         }
-        Ok(HttpAnswer { status, body })
+        Ok(HttpAnswer { status, retry_after, body })
     }
 
     /// Sends a request whose answer is a stream of lines; tells its status first.
@@ -154,13 +165,13 @@ impl Endpoint {
     }
 
     fn prepare(&self, request: &HttpRequest) -> Result<Request<Full<Bytes>>, HttpError> {
-        let mut builder = Request::builder().method(request.method).uri(request.path);
+        let mut builder = Request::builder().method(request.method).uri(&*request.path);
         builder = builder.header("host", self.to_string()).header("content-type", "application/json");
         for (name, value) in &request.headers {
             builder = builder.header(*name, value);
         }
         let body = Full::new(request.body.clone());
-        builder.body(body).map_err(|_| HttpError::Unsent("a header cannot be sent".to_owned()))
+        builder.body(body).map_err(|_| HttpError::Unsent("a path or a header cannot be sent".to_owned()))
     }
 
     async fn connect(&self, patience: Duration) -> Result<SendRequest<Full<Bytes>>, HttpError> {
@@ -178,6 +189,11 @@ impl Endpoint {
             None => greet(stream).await,
         }
     }
+}
+
+fn retry_after(response: &Response<Incoming>) -> Option<Duration> {
+    let seconds = response.headers().get("retry-after")?.to_str().ok()?.parse().ok()?;
+    Some(Duration::from_secs(seconds))
 }
 
 /// A connection whose other end vanished without a word is found out.
@@ -276,7 +292,12 @@ mod tests {
     }
 
     fn request() -> HttpRequest {
-        HttpRequest { method: "POST", path: "/x", headers: Vec::new(), body: Bytes::from_static(b"{}") }
+        HttpRequest {
+            method: "POST",
+            path: "/x".into(),
+            headers: Vec::new(),
+            body: Bytes::from_static(b"{}"),
+        }
     }
 
     const YES: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}";
@@ -297,6 +318,16 @@ mod tests {
         assert!(matches!(endpoint.send(&request(), PATIENCE).await, Err(HttpError::Lost(_))));
         served.join().unwrap();
         assert!(matches!(endpoint.send(&request(), PATIENCE).await, Err(HttpError::Unsent(_))));
+    }
+
+    #[tokio::test]
+    async fn how_long_a_server_wants_to_be_left_alone_is_told() {
+        let busy = "HTTP/1.1 429 Too Many Requests\r\nRetry-After: 3\r\nContent-Length: 0\r\n\r\n";
+        let (endpoint, served) = server(vec![vec![busy, YES]]);
+        let answer = endpoint.send(&request(), PATIENCE).await.unwrap();
+        assert_eq!((answer.status, answer.retry_after), (429, Some(Duration::from_secs(3))));
+        assert_eq!(endpoint.send(&request(), PATIENCE).await.unwrap().retry_after, None);
+        served.join().unwrap();
     }
 
     #[tokio::test]

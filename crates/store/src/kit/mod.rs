@@ -12,6 +12,7 @@
 //! | [`liveness`] | locks that connections hold, and those of others that are watched |
 //! | [`params`] | parameters of URLs: timeouts, TLS |
 //! | [`http`] | servers that speak JSON over HTTP: connections kept open, TLS, streams of lines |
+//! | [`servers`] | several such servers, of which one is asked until it fails |
 //! | [`plaintext`] | what to say about connections that are not encrypted |
 //! | [`hash`] | numbers of locks |
 //! | [`crypto`] | the provider of cryptography |
@@ -30,5 +31,7 @@ pub mod params;
 pub mod plaintext;
 pub mod registers;
 pub mod rules;
+#[cfg(feature = "http")]
+pub mod servers;
 pub mod thread;
 pub mod watches;

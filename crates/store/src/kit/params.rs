@@ -47,6 +47,21 @@ pub struct Params {
     mode: Option<String>,
 }
 
+/// Certificates, or a key, in PEM form.
+pub struct Pem {
+    /// The text.
+    pub bytes: Vec<u8>,
+    /// Where it was read, for messages.
+    pub shown: String,
+}
+
+/// It may hold a key.
+impl std::fmt::Debug for Pem {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.shown)
+    }
+}
+
 impl Params {
     /// Takes ours out of a URL; gives the URL without them.
     pub fn split(grammar: Grammar, url: &str) -> Result<(String, Self), StoreError> {
@@ -103,18 +118,29 @@ impl Grammar {
 
     /// The authorities in a file.
     pub fn roots(self, file: &Path) -> Result<RootCertStore, StoreError> {
-        let shown = file.display();
-        let cannot = |error: &dyn std::fmt::Display| {
-            self.refuse(format!("cannot read the authorities in {shown}: {error}"))
-        };
+        self.roots_of(&self.pem(file).map_err(|error| self.no_authorities(file.display(), &error))?)
+    }
+
+    fn roots_of(self, pem: &Pem) -> Result<RootCertStore, StoreError> {
+        let shown = &pem.shown;
         let mut roots = RootCertStore::empty();
-        for certificate in CertificateDer::pem_file_iter(file).map_err(|error| cannot(&error))? {
-            roots.add(certificate.map_err(|error| cannot(&error))?).map_err(|error| cannot(&error))?;
+        for certificate in CertificateDer::pem_slice_iter(&pem.bytes) {
+            let certificate = certificate.map_err(|error| self.no_authorities(shown, &error))?;
+            roots.add(certificate).map_err(|error| self.no_authorities(shown, &error))?;
         }
         if roots.is_empty() {
             return Err(self.refuse(format!("{shown} holds no certificate in PEM form")));
         }
         Ok(roots)
+    }
+
+    fn no_authorities(self, shown: impl std::fmt::Display, error: &dyn std::fmt::Display) -> StoreError {
+        self.refuse(format!("cannot read the authorities in {shown}: {error}"))
+    }
+
+    /// Certificates or a key in a file.
+    pub fn pem(self, file: &Path) -> std::io::Result<Pem> {
+        Ok(Pem { bytes: std::fs::read(file)?, shown: file.display().to_string() })
     }
 
     /// The file with the authorities that this system trusts.
@@ -131,19 +157,41 @@ impl Grammar {
         authorities: Option<&Path>,
         identity: Option<(&str, &str)>,
     ) -> Result<ClientConfig, StoreError> {
+        let read = |what: &str, file: &str| {
+            let unusable = |error| self.unusable(&format!("the file given as {what}="), file, &error);
+            self.pem(Path::new(file)).map_err(unusable)
+        };
+        let identity = match identity {
+            Some((cert, key)) => Some((read("cert", cert)?, read("key", key)?)),
+            None => None,
+        };
         let file = authorities.map_or_else(|| self.system_authorities(), |file| Ok(file.to_owned()))?;
+        let authorities = self.pem(&file).map_err(|error| self.no_authorities(file.display(), &error))?;
+        self.client_tls_of(&authorities, identity.as_ref())
+    }
+
+    /// The same, of what was read already.
+    pub fn client_tls_of(
+        self,
+        authorities: &Pem,
+        identity: Option<&(Pem, Pem)>,
+    ) -> Result<ClientConfig, StoreError> {
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let versions = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
         let versions = versions.map_err(|error| self.refuse(error.to_string()))?;
-        let verified = versions.with_root_certificates(self.roots(&file)?);
+        let verified = versions.with_root_certificates(self.roots_of(authorities)?);
         let Some((cert, key)) = identity else { return Ok(verified.with_no_client_auth()) };
-        let unusable = |what: &str, file: &str, error: &dyn std::fmt::Display| {
-            self.refuse(format!("the file given as {what}= cannot be used: {file}: {error}"))
-        };
-        let chain = CertificateDer::pem_file_iter(cert).and_then(Iterator::collect::<Result<Vec<_>, _>>);
-        let chain = chain.map_err(|error| unusable("cert", cert, &error))?;
-        let secret = PrivateKeyDer::from_pem_file(key).map_err(|error| unusable("key", key, &error))?;
-        verified.with_client_auth_cert(chain, secret).map_err(|error| unusable("cert", cert, &error))
+        let no_cert =
+            |error: &dyn std::fmt::Display| self.unusable("the client's certificate", &cert.shown, error);
+        let chain = CertificateDer::pem_slice_iter(&cert.bytes).collect::<Result<Vec<_>, _>>();
+        let chain = chain.map_err(|error| no_cert(&error))?;
+        let secret = PrivateKeyDer::from_pem_slice(&key.bytes)
+            .map_err(|error| self.unusable("the client's key", &key.shown, &error))?;
+        verified.with_client_auth_cert(chain, secret).map_err(|error| no_cert(&error))
+    }
+
+    fn unusable(self, what: &str, shown: &str, error: &dyn std::fmt::Display) -> StoreError {
+        self.refuse(format!("{what} cannot be used: {shown}: {error}"))
     }
 
     /// How long an operation may take, as a URL says it.

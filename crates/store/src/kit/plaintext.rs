@@ -15,6 +15,10 @@ pub const ETCD: &str = "the connection is not encrypted: an attacker between thi
     password, and change what is read and written; write etcds:// instead of etcd://, and ca=/path/to/ca.pem if the \
     authority is yours";
 
+/// What to do about one to an API server of Kubernetes.
+pub const KUBERNETES: &str = "the connection is not encrypted: whoever is between this host and the API server can read the \
+    token, and change what is read and written; write https:// in the kubeconfig";
+
 /// Whether a host is this machine.
 #[must_use]
 pub fn is_local(host: &str) -> bool {
