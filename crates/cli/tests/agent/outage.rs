@@ -1,4 +1,4 @@
-//! What agents say is what happened, on every store whose server most machines have; `tests/stores` has the others.
+//! What agents say is what happened, on every store whose server most machines have; `tests/rare_stores` has the others.
 
 use tenure_torture::servers::free_port;
 

@@ -39,7 +39,7 @@ fn a_transfer_says_why_not() {
     dir.until("other", |role| role["leader"] == "web-1");
     assert_no(
         &dir.run(&["transfer", "scheduler", "--to", "web-1"]),
-        "web-1 cannot take scheduler: it does not stand",
+        "web-1 cannot take scheduler: it is not a candidate",
     );
     assert_no(&dir.run(&["transfer", "scheduler", "--to", "web1"]), "did you mean web-1?");
     assert_no(&dir.run(&["transfer", "scheduler", "--to", "stranger"]), "no node of that name is registered");

@@ -290,7 +290,7 @@ fn check_prints_what_follows_for_people_and_for_programs() {
 fn check_says_what_a_dropped_connection_means() {
     let dir = TestDir::new();
     let pretty = dir.run(&["check", "--takeover", "on-disconnect"]);
-    assert!(pretty.out.contains("a disconnected leader, within"), "{}", pretty.out);
+    assert!(pretty.out.contains("a disconnected leader is replaced within"), "{}", pretty.out);
     assert!(pretty.out.contains("2.63s"), "{}", pretty.out);
     let json = dir.json(&["check", "--ttl", "1m", "--takeover", "on-disconnect", "--grace", "2s"]);
     let (settings, bounds) = (&json["settings"], &json["bounds"]);

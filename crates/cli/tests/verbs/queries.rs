@@ -90,6 +90,7 @@ fn the_json_has_exactly_the_documented_keys() {
         "candidacies",
         "candidate_for",
         "drained",
+        "host",
         "joined",
         "labels",
         "last_beat_ms_ago",
@@ -99,6 +100,7 @@ fn the_json_has_exactly_the_documented_keys() {
         "session",
         "state",
         "ttl_ms",
+        "version",
     ];
     assert_eq!(keys(&dir.json(&["nodes"])["nodes"][0]), node);
     let past =
