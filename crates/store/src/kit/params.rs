@@ -9,7 +9,7 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ClientConfig, RootCertStore};
 
-use crate::StoreError;
+use crate::{StoreError, trust};
 
 /// How long an operation may take if the URL does not say.
 pub const TIMEOUT: Duration = Duration::from_secs(2);
@@ -101,14 +101,15 @@ impl Grammar {
         StoreError::not_applied(self.store, message).permanent()
     }
 
-    /// The authorities in a file.
+    /// The authorities in a file, which decides whom this process believes.
     pub fn roots(self, file: &Path) -> Result<RootCertStore, StoreError> {
         let shown = file.display();
         let cannot = |error: &dyn std::fmt::Display| {
             self.refuse(format!("cannot read the authorities in {shown}: {error}"))
         };
+        let (pem, _) = trust::read(file).map_err(|why| self.refuse(why))?;
         let mut roots = RootCertStore::empty();
-        for certificate in CertificateDer::pem_file_iter(file).map_err(|error| cannot(&error))? {
+        for certificate in CertificateDer::pem_slice_iter(&pem) {
             roots.add(certificate.map_err(|error| cannot(&error))?).map_err(|error| cannot(&error))?;
         }
         if roots.is_empty() {
@@ -142,8 +143,15 @@ impl Grammar {
         };
         let chain = CertificateDer::pem_file_iter(cert).and_then(Iterator::collect::<Result<Vec<_>, _>>);
         let chain = chain.map_err(|error| unusable("cert", cert, &error))?;
-        let secret = PrivateKeyDer::from_pem_file(key).map_err(|error| unusable("key", key, &error))?;
+        let secret = self.client_key(key)?;
         verified.with_client_auth_cert(chain, secret).map_err(|error| unusable("cert", cert, &error))
+    }
+
+    /// The key of the client's certificate, which no other user may read.
+    fn client_key(self, file: &str) -> Result<PrivateKeyDer<'static>, StoreError> {
+        let secret = trust::read_secret(Path::new(file)).map_err(|why| self.refuse(why))?;
+        PrivateKeyDer::from_pem_slice(&secret)
+            .map_err(|error| self.refuse(format!("the file given as key= cannot be used: {file}: {error}")))
     }
 
     /// How long an operation may take, as a URL says it.
@@ -170,5 +178,35 @@ impl Grammar {
             bytes.push(u8::try_from(high * 16 + low).unwrap_or_default());
         }
         String::from_utf8(bytes).map_err(|_| self.unreadable())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::{Permissions, set_permissions, write};
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    #[test]
+    fn certificates_that_others_can_change_and_keys_that_they_can_read_are_rejected() {
+        let url = Grammar { store: "test", usage: "", has_schema: false };
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("pem");
+        write(&file, "no certificate, and no key").unwrap();
+        let told = |mode: u32| {
+            set_permissions(&file, Permissions::from_mode(mode)).unwrap();
+            let errors = [url.roots(&file).unwrap_err(), url.client_key(file.to_str().unwrap()).unwrap_err()];
+            errors.map(|error| error.to_string())
+        };
+        let [authority, key] = told(0o600);
+        assert!(
+            authority.contains("no certificate") && key.contains("key="),
+            "both are read: {authority}, {key}"
+        );
+        let [authority, key] = told(0o644);
+        assert!(authority.contains("no certificate") && key.contains("chmod 600"), "{authority}, {key}");
+        let [authority, key] = told(0o666);
+        assert!(authority.contains("every user") && key.contains("every user"), "{authority}, {key}");
     }
 }
