@@ -22,6 +22,7 @@ pub mod metrics;
 pub mod model;
 pub mod nearest;
 pub mod outbound;
+mod secret_file;
 pub mod store;
 pub mod systemd;
 pub mod task;

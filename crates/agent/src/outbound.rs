@@ -5,7 +5,7 @@
 //! environment, and link-local addresses, where clouds keep their secrets, are refused, whatever a name resolves to.
 
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -177,22 +177,23 @@ fn literal(url: &Url) -> Option<IpAddr> {
 /// Whether a URL names this very host.
 #[must_use]
 pub fn is_this_host(url: &Url) -> bool {
-    url.host_str() == Some("localhost") || literal(url).is_some_and(|address| plain(address).is_loopback())
+    url.host_str() == Some("localhost")
+        || literal(url).is_some_and(|address| address.to_canonical().is_loopback())
 }
 
 fn check_address(address: IpAddr, here: bool, link_local: bool) -> Result<(), String> {
-    let address = plain(address);
-    let secrets = [IpAddr::V4(Ipv4Addr::new(100, 100, 100, 200)), IpAddr::V6(METADATA_V6)];
-    let why = match address {
-        _ if !link_local && secrets.contains(&address) => "it is a cloud metadata address",
+    let address = address.to_canonical();
+    let reached = translated(address);
+    let why = match reached {
+        _ if !link_local && keeps_secrets(reached) => "it is a cloud metadata address",
         IpAddr::V4(address) if !link_local && address.is_link_local() => "it is link-local",
         IpAddr::V6(address) if !link_local && address.is_unicast_link_local() => "it is link-local",
-        _ if address.is_unspecified() || address.is_multicast() => "it is unspecified",
+        _ if reached.is_unspecified() || reached.is_multicast() => "it is unspecified",
         IpAddr::V4(address) if address.is_broadcast() || address.octets()[0] == 0 => "it is unspecified",
         _ if here && !address.is_loopback() => PLAIN,
         _ => return Ok(()),
     };
-    let hint = if why.contains("link") || why.contains("clouds") {
+    let hint = if why.contains("link") || why.contains("cloud") {
         "; set outbound.link-local to allow it"
     } else {
         ""
@@ -200,21 +201,42 @@ fn check_address(address: IpAddr, here: bool, link_local: bool) -> Result<(), St
     Err(format!("{address} {REFUSED}: {why}{hint}"))
 }
 
-const METADATA_V6: Ipv6Addr = Ipv6Addr::new(0xfd00, 0x0ec2, 0, 0, 0, 0, 0, 0x0254);
-
-/// An IPv4 address in the clothes of an IPv6 one is that IPv4 address.
-fn plain(address: IpAddr) -> IpAddr {
-    let IpAddr::V6(six) = address else { return address };
-    let [a, b, .., c, d] = six.segments();
-    let translated = (a, b) == (0x64, 0xff9b);
-    match six.to_ipv4_mapped() {
-        Some(four) => IpAddr::V4(four),
-        None if translated => {
-            let ([a, b], [c, d]) = (c.to_be_bytes(), d.to_be_bytes());
-            IpAddr::V4(Ipv4Addr::new(a, b, c, d))
+/// Whether clouds answer there with the credentials of the machine, or give them out to its programs. Most do at link-local
+/// addresses; these are the others.
+fn keeps_secrets(address: IpAddr) -> bool {
+    match address {
+        IpAddr::V4(address) => METADATA.contains(&address.octets()),
+        IpAddr::V6(address) => {
+            let parts = address.segments();
+            parts.starts_with(&METADATA_AWS) || METADATA_V6.contains(&parts)
         }
-        None => address,
     }
+}
+
+/// Alibaba, Azure, Oracle.
+const METADATA: [[u8; 4]; 3] = [[100, 100, 100, 200], [168, 63, 129, 16], [192, 0, 0, 192]];
+/// Everything that Amazon serves its machines and pods with: `fd00:ec2::/32`.
+const METADATA_AWS: [u16; 2] = [0xfd00, 0xec2];
+/// Google, Oracle, Scaleway, Akamai, Alibaba.
+const METADATA_V6: [[u16; 8]; 5] = [
+    [0xfd20, 0xce, 0, 0, 0, 0, 0, 0x254],
+    [0xfd00, 0xc1, 0, 0, 0, 0, 0xa9fe, 0xa9fe],
+    [0xfd00, 0x42, 0, 0, 0, 0, 0, 0x42],
+    [0xfd00, 0xa9fe, 0xa9fe, 0, 0, 0, 0, 1],
+    [0xfd00, 0x100, 0, 0, 0, 0, 0x100, 0x200],
+];
+
+/// The IPv4 address that a translator on the way makes of an IPv6 one: NAT64, 6to4, and forms that are not used any more.
+fn translated(address: IpAddr) -> IpAddr {
+    let IpAddr::V6(six) = address else { return address };
+    let (high, low) = match six.segments() {
+        [0x64, 0xff9b, .., high, low] | [0x2002, high, low, ..] => (high, low),
+        [0, 0, 0, 0, 0xffff, 0, high, low] => (high, low),
+        [0, 0, 0, 0, 0, 0, high, low] if high != 0 => (high, low),
+        _ => return address,
+    };
+    let ([a, b], [c, d]) = (high.to_be_bytes(), low.to_be_bytes());
+    IpAddr::V4(Ipv4Addr::new(a, b, c, d))
 }
 
 #[cfg(test)]
@@ -243,13 +265,32 @@ mod tests {
             "https://100.100.100.200/",
             "https://[::ffff:169.254.169.254]/",
             "https://[64:ff9b::a9fe:a9fe]/",
+            "https://[64:ff9b:1::a9fe:a9fe]/",
+            "https://[2002:a9fe:a9fe::1]/",
+            "https://[::169.254.169.254]/",
+            "https://[::ffff:0:169.254.169.254]/",
+            "https://[fd00:ec2::23]/",
+            "https://[fd20:ce::254]/",
+            "https://[fd00:c1::a9fe:a9fe]/",
+            "https://[fd00:42::42]/",
+            "https://[fd00:a9fe:a9fe::1]/",
+            "https://[fd00:100::100:200]/",
+            "https://168.63.129.16/",
+            "https://192.0.0.192/",
+            "https://0251.0376.0251.0376/",
+            "https://169.16689662/",
+            "http://[64:ff9b::7f00:1]/x",
             "https://0.0.0.0/",
             "https://[::]/",
             "https://0xa9fea9fe/",
             "https://2852039166/",
             "nonsense",
         ] {
-            assert!(check(wrong).is_err(), "{wrong}");
+            let why = check(wrong).expect_err(wrong);
+            let allowed = Outbound { link_local: true, ..Outbound::default() };
+            let told = why.contains("outbound.link-local");
+            let fits = parse(wrong).is_ok_and(|url| allowed.check(&url, Plain::ThisHost).is_ok());
+            assert_eq!(told, fits, "{wrong}: {why}");
         }
     }
 

@@ -1,7 +1,7 @@
 //! Files that decide what this process does, or that hold a secret: they must belong to this user or to root, and nobody
 //! else may change them, or read the secret.
 
-use std::fs::{File, Metadata};
+use std::fs::{self, File, Metadata};
 use std::io::Read as _;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -22,6 +22,27 @@ pub fn objection(found: &Metadata) -> Option<String> {
     let shared = found.mode() & 0o020 != 0 && group != getegid().as_raw();
     shared.then(|| format!("the members of group {group} can write it"))
 }
+
+/// Why a directory cannot be relied on: others can change what is in it, or put another one in its place. The path must have no
+/// links in it.
+#[must_use]
+pub fn directory_objection(directory: &Path) -> Option<String> {
+    let own = fs::metadata(directory).ok().and_then(|found| objection(&found));
+    let told = |above: &Path| format!("every user of this host can write {}", above.display());
+    own.or_else(|| replaceable_above(directory).map(told))
+}
+
+/// The first directory above this one in which every user can put something else in the place of what is there. In a sticky
+/// one, only owners can.
+#[must_use]
+pub fn replaceable_above(directory: &Path) -> Option<&Path> {
+    directory.ancestors().skip(1).find(|above| {
+        let mode = fs::metadata(above).map_or(0, |found| found.mode());
+        mode & 0o002 != 0 && mode & STICKY == 0
+    })
+}
+
+const STICKY: u32 = 0o1000;
 
 /// Whether every user of this host can read a file.
 #[must_use]
@@ -67,7 +88,7 @@ pub fn read_secret(path: &Path) -> Result<Vec<u8>, String> {
 
 #[cfg(test)]
 mod tests {
-    use std::fs::{self, Permissions};
+    use std::fs::Permissions;
     use std::os::unix::fs::PermissionsExt;
 
     use super::*;

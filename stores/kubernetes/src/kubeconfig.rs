@@ -6,12 +6,14 @@ use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use saphyr::{LoadableYamlNode as _, Yaml};
 use tenure_store::StoreError;
-use tenure_store::kit::params::Pem;
+use tenure_store::kit::params::{Grammar, Pem};
 
 use super::settings::{Address, URL};
 
 /// Where a pod finds the token of its service account.
 pub(super) const SERVICE_ACCOUNT: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
+
+const CLIENT_KEY: &str = "client-key";
 
 /// How the API server is reached, and as whom.
 #[derive(Debug)]
@@ -169,7 +171,7 @@ impl<'a> Kubeconfig<'a> {
     }
 
     fn identity(&self, user: &Yaml<'a>) -> Result<Option<(Pem, Pem)>, StoreError> {
-        match (self.pem(user, "client-certificate")?, self.pem(user, "client-key")?) {
+        match (self.pem(user, "client-certificate")?, self.pem(user, CLIENT_KEY)?) {
             (Some(cert), Some(key)) => Ok(Some((cert, key))),
             (None, None) => Ok(None),
             _ => {
@@ -196,7 +198,8 @@ impl<'a> Kubeconfig<'a> {
             let shown = format!("{field}-data in {}", self.path.display());
             return Ok(Some(Pem { bytes, shown }));
         }
-        text(of, field).map(|path| file(&self.beside(path))).transpose()
+        let read = if field == CLIENT_KEY { Grammar::secret_pem } else { Grammar::pem };
+        text(of, field).map(|path| read(URL, &self.beside(path))).transpose()
     }
 
     /// Paths begin at the directory of the kubeconfig.
@@ -211,10 +214,6 @@ impl<'a> Kubeconfig<'a> {
 
 fn text<'y>(of: &'y Yaml<'_>, field: &str) -> Option<&'y str> {
     of.as_mapping_get(field).and_then(Yaml::as_str).filter(|text| !text.is_empty())
-}
-
-fn file(path: &Path) -> Result<Pem, StoreError> {
-    URL.pem(path).map_err(|error| URL.refuse(format!("cannot read {}: {error}", path.display())))
 }
 
 #[cfg(test)]

@@ -123,12 +123,7 @@ impl KubernetesSettings {
 fn encryption(access: &Access) -> Result<ClientConfig, StoreError> {
     match &access.authorities {
         Some(authorities) => URL.client_tls_of(authorities, access.identity.as_ref()),
-        None => {
-            let file = URL.system_authorities()?;
-            let cannot =
-                |error| URL.refuse(format!("cannot read the authorities in {}: {error}", file.display()));
-            URL.client_tls_of(&URL.pem(&file).map_err(cannot)?, access.identity.as_ref())
-        }
+        None => URL.client_tls_of(&URL.pem(&URL.system_authorities()?)?, access.identity.as_ref()),
     }
 }
 

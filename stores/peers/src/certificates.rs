@@ -88,8 +88,10 @@ impl Loaded {
         };
         let stamps = stamps(files);
         let chain = |file: &PathBuf| -> Result<Vec<CertificateDer<'static>>, StoreError> {
-            let found = CertificateDer::pem_file_iter(file).map_err(|error| unusable(file, &error))?;
-            let found: Vec<_> = found.collect::<Result<_, _>>().map_err(|error| unusable(file, &error))?;
+            let (pem, _) = tenure_store::trust::read(file).map_err(|why| refuse(&why))?;
+            let found: Vec<_> = CertificateDer::pem_slice_iter(&pem)
+                .collect::<Result<_, _>>()
+                .map_err(|error| unusable(file, &error))?;
             if found.is_empty() { Err(unusable(file, &"it holds no certificate")) } else { Ok(found) }
         };
         let mut roots = RootCertStore::empty();

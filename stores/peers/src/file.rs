@@ -11,7 +11,10 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+
+use rustix::fs::OFlags;
 
 const BEGIN: u8 = 0xb5;
 const END: u8 = 0xe5;
@@ -61,7 +64,7 @@ impl Records {
     /// same disk meanwhile need not wait for all of it.
     pub(super) fn create(path: &Path, records: &[Vec<u8>]) -> Result<Self, Fault> {
         let write = || {
-            let mut file = File::create(path)?;
+            let mut file = private().truncate(true).open(path)?;
             file.write_all(MAGIC)?;
             for record in records {
                 file.write_all(&head(record))?;
@@ -88,7 +91,7 @@ impl Records {
     /// The records of a file; a torn one at its end is cut off. None if there is no file.
     pub(super) fn open(path: &Path) -> Result<Option<(Self, Contents)>, Fault> {
         let fault = |error| Fault::Io(path.to_owned(), error);
-        let mut file = match OpenOptions::new().read(true).write(true).open(path) {
+        let mut file = match private().create(false).read(true).open(path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             other => other.map_err(fault)?,
         };
@@ -123,10 +126,22 @@ impl Records {
     }
 }
 
+/// The mode of every file of a member.
+pub(super) const PRIVATE: u32 = 0o600;
+
+/// How a file is made, or written to if it is there: for this user alone, and never another one behind a link.
+pub(super) fn private() -> OpenOptions {
+    #[allow(clippy::cast_possible_wrap)]
+    let flags = (OFlags::NOFOLLOW | OFlags::CLOEXEC).bits() as i32;
+    let mut options = OpenOptions::new();
+    options.write(true).create(true).mode(PRIVATE).custom_flags(flags);
+    options
+}
+
 /// A file whose content is replaced as a whole.
 pub(super) fn replace(path: &Path, content: &[u8]) -> io::Result<()> {
     let new = path.with_extension("new");
-    let mut file = File::create(&new)?;
+    let mut file = private().truncate(true).open(&new)?;
     file.write_all(content)?;
     file.sync_all()?;
     std::fs::rename(&new, path)?;

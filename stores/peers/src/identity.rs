@@ -5,20 +5,21 @@
 //! before it listens to it. Under one id there is only ever one disk.
 
 use std::collections::BTreeMap;
-use std::fs::{DirBuilder, File};
-use std::os::unix::fs::DirBuilderExt;
+use std::fs::{DirBuilder, File, Permissions};
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
 use tenure_core::Entropy;
 
-use super::file::replace;
+use super::file::{PRIVATE, private, replace};
 use super::frame::MemberInfo;
 use super::settings::refuse;
 use super::{PeersSettings, STORE};
 use tenure_store::StoreError;
 use tenure_store::entropy::KernelEntropy;
+use tenure_store::trust::directory_objection;
 
 /// The directory of a member, for this process alone.
 #[derive(Debug)]
@@ -29,21 +30,31 @@ pub(super) struct MemberDirectory {
 }
 
 impl MemberDirectory {
-    /// Takes the directory, and makes it if it is missing.
-    pub(super) fn take(dir: &Path) -> Result<Self, StoreError> {
+    /// Takes the directory, and makes it if it is missing. Whoever can change what is in it can change votes and registers,
+    /// and can have this process write wherever a link leads: such a directory is refused, unless told otherwise.
+    pub(super) fn take(dir: &Path, checked: bool) -> Result<Self, StoreError> {
         let shown = dir.display();
         let fault = |error: std::io::Error| {
             refuse(&format!("{shown}, where this member keeps its log, cannot be used: {error}"))
                 .caused_by(error)
         };
         DirBuilder::new().recursive(true).mode(0o700).create(dir).map_err(fault)?;
-        let lock = File::create(dir.join("lock")).map_err(fault)?;
+        let dir = dir.canonicalize().map_err(fault)?;
+        if let Some(why) = directory_objection(&dir).filter(|_| checked) {
+            return Err(refuse(&format!(
+                "cannot rely on {shown}, where this member keeps its log: {why}; change owner and mode (chown, chmod go-w), or \
+                 name another dir; if no other user of this host can reach it, as in a container, add access=anyone"
+            )));
+        }
+        let lock = private().open(dir.join("lock")).map_err(fault)?;
+        // Whoever can read a file can lock it, and former versions let every user read it.
+        let _ = lock.set_permissions(Permissions::from_mode(PRIVATE));
         flock(&lock, FlockOperation::NonBlockingLockExclusive).map_err(|_| {
             refuse(&format!(
                 "{shown} is in use: another process is this member; let this one be a client, with member=false"
             ))
         })?;
-        Ok(Self { dir: dir.to_owned(), _lock: lock })
+        Ok(Self { dir, _lock: lock })
     }
 
     pub(super) fn log(&self) -> PathBuf {
@@ -166,6 +177,8 @@ pub(super) fn lost_disk(address: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::fs::set_permissions;
+
     use super::*;
 
     #[test]
@@ -176,7 +189,7 @@ mod tests {
         std::fs::set_permissions(&secret, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
         let url = format!("peers://a:1,b:2?secret-file={}", secret.display());
         let settings = PeersSettings::parse(&url).unwrap();
-        let directory = MemberDirectory::take(&dir.path().join("member")).unwrap();
+        let directory = MemberDirectory::take(&dir.path().join("member"), true).unwrap();
         assert!(Identity::load(&directory, &settings).unwrap().is_none());
         let mut identity = Identity::create(&directory, &settings, 5, "a:1").unwrap();
         let other = MemberInfo { id: 7, disk: 70, address: "b:2".to_owned(), voting_only: false };
@@ -188,6 +201,60 @@ mod tests {
         assert!(error.to_string().contains("peers add b:2"), "{error}");
         let elsewhere = PeersSettings::parse(&format!("{url}&cluster=other")).unwrap();
         assert!(Identity::load(&directory, &elsewhere).is_err());
-        assert!(MemberDirectory::take(&dir.path().join("member")).is_err(), "one process at a time");
+        assert!(MemberDirectory::take(&dir.path().join("member"), true).is_err(), "one process at a time");
+    }
+
+    /// As root, also one that belongs to another user.
+    #[test]
+    fn a_directory_that_others_can_change_is_rejected_unless_told() {
+        let place = tempfile::tempdir().unwrap();
+        let (open, below) = (place.path().join("open"), place.path().join("open/member"));
+        let chmod = |path: &Path, mode| set_permissions(path, Permissions::from_mode(mode)).unwrap();
+        std::fs::create_dir(&open).unwrap();
+        chmod(&open, 0o777);
+        for dir in [&open, &below] {
+            let error = MemberDirectory::take(dir, true).unwrap_err().to_string();
+            assert!(error.contains("every user") && error.contains("access=anyone"), "{error}");
+            assert!(!dir.join("lock").exists(), "nothing was made in it");
+            MemberDirectory::take(dir, false).unwrap();
+        }
+        chmod(&open, 0o1777);
+        MemberDirectory::take(&below, true).expect("what is below a sticky one cannot be replaced");
+        chmod(&open, 0o755);
+        if rustix::process::geteuid().is_root() {
+            std::os::unix::fs::chown(&open, Some(65534), None).unwrap();
+            let error = MemberDirectory::take(&open, true).unwrap_err().to_string();
+            assert!(error.contains("user 65534"), "{error}");
+        }
+    }
+
+    #[test]
+    fn files_of_a_member_are_for_its_user_and_links_in_their_place_are_not_followed() {
+        let place = tempfile::tempdir().unwrap();
+        let (member, precious) = (place.path().join("member"), place.path().join("precious"));
+        std::fs::create_dir(&member).unwrap();
+        std::fs::write(&precious, "precious").unwrap();
+        std::os::unix::fs::symlink(&precious, member.join("lock")).unwrap();
+        MemberDirectory::take(&member, false).expect_err("a link is not followed");
+        assert_eq!(std::fs::read(&precious).unwrap(), b"precious");
+        std::fs::remove_file(member.join("lock")).unwrap();
+        std::fs::write(member.join("lock"), "").unwrap();
+        set_permissions(member.join("lock"), Permissions::from_mode(0o644)).unwrap();
+        let directory = MemberDirectory::take(&member, true).unwrap();
+        for new in ["log.new", "member.new"] {
+            std::os::unix::fs::symlink(&precious, member.join(new)).unwrap();
+        }
+        assert!(replace(&directory.identity(), b"x").is_err(), "nor when a file is replaced");
+        assert!(super::super::file::Records::replace(&directory.log(), &[]).is_err());
+        assert_eq!(std::fs::read(&precious).unwrap(), b"precious");
+        for new in ["log.new", "member.new"] {
+            std::fs::remove_file(member.join(new)).unwrap();
+        }
+        replace(&directory.identity(), b"x").unwrap();
+        super::super::file::Records::replace(&directory.log(), &[]).unwrap();
+        for file in ["lock", "log", "member.json"] {
+            let mode = std::fs::metadata(member.join(file)).unwrap().permissions().mode();
+            assert_eq!(mode & 0o777, 0o600, "{file}");
+        }
     }
 }

@@ -268,7 +268,7 @@ fn start_member(
     runtime: &Handle,
     life: oneshot::Sender<()>,
 ) -> Result<(Arc<Shared>, JoinHandle<()>), StoreError> {
-    let directory = MemberDirectory::take(&settings.directory(me)?)?;
+    let directory = MemberDirectory::take(&settings.directory(me)?, settings.checks_dir)?;
     let listen = settings.listen.as_deref().unwrap_or(me);
     let listener = listen_at(listen, runtime).map_err(|error| {
         refuse(&format!(

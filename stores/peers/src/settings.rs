@@ -28,6 +28,8 @@ pub(super) struct PeersSettings {
     pub(super) cluster: Name,
     /// Where this member keeps its log.
     pub(super) dir: Option<PathBuf>,
+    /// Whether a directory that other users can change is refused.
+    pub(super) checks_dir: bool,
     /// What a connecting peer has to prove.
     pub(super) trust: Trust,
     /// This member stores, and votes, and leaves the Raft leadership to others.
@@ -54,6 +56,7 @@ impl PeersSettings {
             listen: take("listen").map(|listen| address("listen", &listen)).transpose()?,
             cluster: cluster(take("cluster").as_deref())?,
             dir: take("dir").map(PathBuf::from),
+            checks_dir: checks_dir(take("access").as_deref())?,
             trust: Trust::of(
                 [take("secret-file"), take("client-secret-file")],
                 [take("ca"), take("cert"), take("key")],
@@ -69,7 +72,7 @@ impl PeersSettings {
         if let Some(unknown) = given.keys().next() {
             return Err(bad(&format!(
                 ": {unknown:?} is not a parameter; there are me, member, voting-only, size, secret-file, \
-                 client-secret-file, ca, cert, key, dir, cluster, listen, timeout and election"
+                 client-secret-file, ca, cert, key, dir, access, cluster, listen, timeout and election"
             )));
         }
         Ok(settings)
@@ -128,6 +131,14 @@ fn decoded(text: &str) -> String {
 
 fn cluster(given: Option<&str>) -> Result<Name, StoreError> {
     Name::new(given.unwrap_or("tenure")).map_err(|error| bad(&format!(": cluster: {error}")))
+}
+
+fn checks_dir(access: Option<&str>) -> Result<bool, StoreError> {
+    match access {
+        None | Some("owner") => Ok(true),
+        Some("anyone") => Ok(false),
+        Some(_) => Err(bad(": access is owner or anyone")),
+    }
 }
 
 fn flag(name: &str, given: Option<&str>, default: bool) -> Result<bool, StoreError> {
@@ -238,9 +249,10 @@ mod tests {
             (format!("peers://a:1?{secret}&color=red"), "color"),
             (format!("peers://a:1?{secret}&timeout=1h"), "50ms to 60s"),
             (format!("peers://a:1?{secret}&size=0"), "size is a number"),
+            (format!("peers://a:1?{secret}&access=all"), "owner or anyone"),
             (format!("peers://a:1?{secret}&ca=/a&cert=/b&key=/c"), "exclude each other"),
             ("peers://a:1?ca=/a&cert=/b".to_owned(), "all of ca=PATH"),
-            ("peers://a:1?ca=/nowhere&cert=/b&key=/c".to_owned(), "/nowhere cannot be used"),
+            ("peers://a:1?ca=/nowhere&cert=/b&key=/c".to_owned(), "cannot read /nowhere"),
         ] {
             let error = PeersSettings::parse(&url).unwrap_err();
             assert!(error.to_string().contains(part), "{url}: {error}");

@@ -56,7 +56,12 @@ impl PostgresSettings {
         if config.get_application_name().is_none() {
             config.application_name("tenure");
         }
-        let (place, local) = (place(&config), config.get_hosts().iter().all(is_local));
+        let place = place(&config);
+        // What a connection goes to, if both are given, is the address.
+        let local = match config.get_hostaddrs() {
+            [] => config.get_hosts().iter().all(is_local),
+            addresses => addresses.iter().all(std::net::IpAddr::is_loopback),
+        };
         Ok(Self { config, tls, timeout, create: own.create, place, local, schema: own.schema })
     }
 
@@ -149,6 +154,8 @@ mod tests {
         assert_eq!((settings.timeout, settings.patience_ms()), (Duration::from_millis(500), 375));
         assert!(!settings.local && settings.tls.is_none());
         assert!(PostgresSettings::parse("postgresql://ann@127.0.0.1/app").unwrap().local);
+        let elsewhere = PostgresSettings::parse("postgres://ann@localhost/app?hostaddr=10.0.0.7").unwrap();
+        assert!(elsewhere.warning().is_some(), "what is connected to is the address");
     }
 
     #[test]

@@ -1,13 +1,14 @@
 //! Which server a URL names, and how to reach it.
 
 use std::fmt;
+use std::path::Path;
 use std::time::Duration;
 
 use redis::{Client, ClientTlsConfig, ConnectionAddr, ConnectionInfo, IntoConnectionInfo, TlsCertificates};
 
 use super::{STORE, sentinel};
-use tenure_store::StoreError;
 use tenure_store::kit::{crypto, plaintext};
+use tenure_store::{StoreError, trust};
 
 /// How long an operation may take, unless the URL says otherwise.
 const TIMEOUT: Duration = Duration::from_secs(2);
@@ -143,11 +144,13 @@ impl Extras {
         let client_tls = match (&self.cert, &self.key) {
             (None, None) => None,
             (Some(cert), Some(key)) => {
-                Some(ClientTlsConfig { client_cert: file("cert", cert)?, client_key: file("key", key)? })
+                let client_key = trust::read_secret(Path::new(key)).map_err(|why| refuse(&why))?;
+                Some(ClientTlsConfig { client_cert: file("cert", cert)?, client_key })
             }
             _ => return Err(refuse("cert and key belong together: give both, or neither")),
         };
-        let root_cert = self.ca.as_ref().map(|ca| file("ca", ca)).transpose()?;
+        let authority = |ca| trust::read(Path::new(ca)).map_err(|why| refuse(&why));
+        let root_cert = self.ca.as_ref().map(authority).transpose()?.map(|(pem, _)| pem);
         if !encrypted && (client_tls.is_some() || root_cert.is_some()) {
             return Err(refuse(
                 "certificates need an encrypted connection: write rediss:// instead of redis://",
@@ -217,6 +220,27 @@ mod tests {
             let settings = RedisSettings::parse(url).unwrap_or_else(|error| panic!("{url}: {error}"));
             assert_eq!(settings.to_string(), expected);
             assert!(!format!("{settings:?}").contains("hunter2"));
+        }
+    }
+
+    #[test]
+    fn certificates_that_others_can_change_and_keys_that_they_can_read_are_rejected() {
+        use std::os::unix::fs::PermissionsExt;
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str, mode| {
+            let file = dir.path().join(name);
+            std::fs::write(&file, "x").unwrap();
+            std::fs::set_permissions(&file, std::fs::Permissions::from_mode(mode)).unwrap();
+            file.display().to_string()
+        };
+        let (sound, exposed, open) = (at("sound", 0o600), at("exposed", 0o644), at("open", 0o666));
+        for (query, part) in [
+            (format!("ca={open}"), "every user"),
+            (format!("cert={sound}&key={exposed}"), "chmod 600"),
+            (format!("cert={sound}&key={open}"), "every user"),
+        ] {
+            let message = RedisSettings::parse(&format!("rediss://h?{query}")).expect_err(&query).to_string();
+            assert!(message.contains(part), "{query}: {message}");
         }
     }
 

@@ -10,9 +10,7 @@ use rustix::process::{getegid, geteuid, getgroups};
 
 use super::STORE;
 use tenure_store::StoreError;
-use tenure_store::trust::objection;
-
-const STICKY: u32 = 0o1000;
+use tenure_store::trust::{objection, replaceable_above};
 
 /// Which users of this host share the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -113,11 +111,7 @@ impl Access {
 
     /// The same for everything above: a user who may rename a directory can put another one in its place.
     pub(super) fn check_above(self, directory: &Path) -> Result<(), StoreError> {
-        let replaceable = |above: &&Path| {
-            let mode = fs::metadata(above).map_or(0, |found| found.mode());
-            mode & 0o002 != 0 && mode & STICKY == 0
-        };
-        match directory.ancestors().skip(1).find(replaceable) {
+        match replaceable_above(directory) {
             Some(above) if self != Self::Anyone => {
                 Err(refused(above, "every user of this host can write it"))
             }

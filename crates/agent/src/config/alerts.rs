@@ -1,6 +1,5 @@
 //! What is configured about alerts: rules, who is told, and their secrets.
 
-use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::Duration;
 
@@ -194,13 +193,7 @@ impl Reader {
 }
 
 fn first_line(path: &Path) -> Result<String, String> {
-    let shown = path.display();
-    let about = std::fs::metadata(path).map_err(|error| format!("{shown}: {error}"))?;
-    if about.mode() & 0o077 != 0 {
-        let mode = about.mode() & 0o777;
-        return Err(format!("{shown} has mode {mode:04o}: other users can read it; run `chmod 600 {shown}`"));
-    }
-    let text = std::fs::read_to_string(path).map_err(|error| format!("{shown}: {error}"))?;
+    let text = crate::secret_file::read_text(path)?;
     let line = text.lines().next().unwrap_or_default().trim().to_owned();
-    if line.is_empty() { Err(format!("{shown} is empty")) } else { Ok(line) }
+    if line.is_empty() { Err(format!("{} is empty", path.display())) } else { Ok(line) }
 }

@@ -96,7 +96,7 @@ fn what_is_wrong_is_named_with_its_place_and_the_nearest_known_key() {
         ("[http]\nlisten = [\"0.0.0.0:1\"]", &["http.tls-cert", "http.tokens"]),
         ("[http]\ntls-cert = \"a\"", &["t.toml:2: http.tls-cert: ", "together"]),
         ("[http]\ntls-cert = \"/nowhere\"\ntls-key = \"/nowhere\"", &["t.toml:2: http.tls-cert: /nowhere"]),
-        ("[http]\ntokens = \"/nowhere\"", &["t.toml:2: http.tokens: /nowhere"]),
+        ("[http]\ntokens = \"/nowhere\"", &["t.toml:2: http.tokens: cannot read /nowhere"]),
         ("[http]\nmax-body = 0", &["1 to"]),
         ("[http]\noperators = [\"ada\"]", &["id -u"]),
         ("[metrics]\nprefix = \"a-b\"", &["metrics.prefix"]),

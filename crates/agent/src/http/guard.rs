@@ -14,7 +14,7 @@ use axum::response::{IntoResponse, Response};
 use super::limits::Priority;
 use super::problem::Problem;
 use super::tokens::{Scope, Token};
-use super::{App, is_probe, is_stream};
+use super::{App, cost, is_probe, is_stream};
 use crate::config::HttpConfig;
 use crate::ui;
 
@@ -112,8 +112,16 @@ pub async fn admit(State(app): State<Arc<App>>, mut request: Request, next: Next
     let mut response = match check(&app, &request) {
         Ok(caller) => {
             let stream = is_stream(request.uri().path());
+            let cost = cost(request.method(), request.uri().path());
+            let client = caller.client.clone();
             request.extensions_mut().insert(caller);
-            let answer = next.run(request);
+            let answer = async {
+                let _turn = match cost {
+                    Some(cost) => app.turns.take(&client, cost).await,
+                    None => None,
+                };
+                next.run(request).await
+            };
             if stream {
                 answer.await
             } else {

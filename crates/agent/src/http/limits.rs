@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Resource, getrlimit, setrlimit};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::config::HttpConfig;
 
@@ -123,6 +124,37 @@ impl Drop for Slot {
     }
 }
 
+/// What answers cost, and so what they are counted by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Cost {
+    /// Time of a processor: it is put together from memory.
+    Memory,
+    /// A read of the store, which elections need too.
+    Store,
+}
+
+/// The answers to one client are put together one after the other. A client with many requests waits for itself: campaigns,
+/// probes and other clients find at most one of its answers before their own.
+#[derive(Debug, Default)]
+pub struct Turns {
+    taken: Mutex<HashMap<(String, Cost), Arc<Semaphore>>>,
+}
+
+impl Turns {
+    /// Returns when no answer of the same cost is being put together for this client, until what it returns is dropped.
+    pub async fn take(&self, client: &str, cost: Cost) -> Option<OwnedSemaphorePermit> {
+        let turn = {
+            let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
+            if taken.len() >= CLIENTS {
+                taken.retain(|_, turn| Arc::strong_count(turn) > 1);
+            }
+            let turn = taken.entry((client.to_owned(), cost));
+            turn.or_insert_with(|| Arc::new(Semaphore::new(1))).clone()
+        };
+        turn.acquire_owned().await.ok()
+    }
+}
+
 /// Connections accepted beyond the limit: they may only send probes, and the oldest is closed when another one comes.
 pub const SPARE: usize = 64;
 /// So many open files are kept for the store, for commands and for whatever else is not a connection.
@@ -168,7 +200,30 @@ pub fn raise_open_files() {
 
 #[cfg(test)]
 mod tests {
+    use futures_util::FutureExt;
+
     use super::*;
+
+    /// Whether it is this client's turn at once.
+    fn takes(turns: &Turns, client: &str, cost: Cost) -> Option<OwnedSemaphorePermit> {
+        turns.take(client, cost).now_or_never().flatten()
+    }
+
+    #[test]
+    fn one_clients_answers_come_one_after_the_other_and_others_do_not_wait_for_them() {
+        let turns = Turns::default();
+        let first = takes(&turns, "a", Cost::Memory).unwrap();
+        assert!(takes(&turns, "a", Cost::Memory).is_none(), "one at a time");
+        let store = takes(&turns, "a", Cost::Store).expect("a slow store holds up nothing else");
+        let other = takes(&turns, "b", Cost::Memory).expect("nor one client another");
+        drop(first);
+        assert!(takes(&turns, "a", Cost::Memory).is_some(), "the next one");
+        drop((store, other));
+        for nth in 0..2 * CLIENTS {
+            assert!(takes(&turns, &nth.to_string(), Cost::Memory).is_some());
+        }
+        assert!(turns.taken.lock().unwrap().len() <= CLIENTS, "those who are gone are forgotten");
+    }
 
     #[test]
     fn places_are_counted_and_given_back() {

@@ -37,7 +37,7 @@ use super::events::Events;
 use super::metrics::Metrics;
 use super::ui;
 use access::Access;
-use limits::{Limits, RateLimit, SlotPool};
+use limits::{Cost, Limits, RateLimit, SlotPool, Turns};
 use problem::Problem;
 
 /// What every request can reach.
@@ -71,6 +71,8 @@ pub struct App {
     pub failures: RateLimit,
     /// Streams.
     pub streams: Arc<SlotPool>,
+    /// Answers that cost something.
+    pub turns: Turns,
     /// The ledgers of tasks, as they were read last.
     pub ledgers: tasks::Ledgers,
     /// What is to be done later.
@@ -96,6 +98,7 @@ impl App {
             rate: RateLimit::new(http.rate, Duration::from_secs(1)),
             failures: RateLimit::new(http.auth_failures, Duration::from_secs(60)),
             streams: SlotPool::new(http.streams_per_client, http.streams),
+            turns: Turns::default(),
             campaigns: Arc::default(),
             ledgers: tasks::Ledgers::default(),
             scheduled: actions::ScheduledTransfers::default(),
@@ -139,6 +142,18 @@ pub fn is_stream(path: &str) -> bool {
 #[must_use]
 pub fn is_probe(path: &str) -> bool {
     ["/livez", "/readyz"].contains(&path) || path.starts_with("/leader/")
+}
+
+/// What an answer costs, if it costs something that other clients would have to wait for.
+#[must_use]
+pub fn cost(method: &Method, path: &str) -> Option<Cost> {
+    let reads = [Method::GET, Method::HEAD].contains(method);
+    match path {
+        _ if !reads || is_probe(path) || is_stream(path) || ui::is_page(path) => None,
+        "/v1/history" | "/v1/audit" => Some(Cost::Store),
+        _ if path.starts_with("/v1/tasks") => Some(Cost::Store),
+        _ => Some(Cost::Memory),
+    }
 }
 
 /// All routes; no socket.

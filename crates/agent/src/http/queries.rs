@@ -1,7 +1,7 @@
 //! Looking: probes, the cluster, roles, nodes, history, the audit trail, metrics.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode, header};
@@ -257,8 +257,11 @@ pub async fn metrics(State(app): State<Arc<App>>, headers: HeaderMap) -> Respons
 
 /// This description.
 #[utoipa::path(get, path = "/openapi.json", responses((status = 200, description = "OpenAPI 3.1", body = serde_json::Value)))]
-pub async fn openapi() -> Json<utoipa::openapi::OpenApi> {
-    Json(Api::openapi())
+pub async fn openapi() -> Response {
+    // Always the same, and long: putting it together is the most expensive of all answers.
+    static TEXT: OnceLock<String> = OnceLock::new();
+    let text = TEXT.get_or_init(|| crate::text::json(&Api::openapi()));
+    ([(header::CONTENT_TYPE, "application/json")], text.as_str()).into_response()
 }
 
 fn no_such_role(role: &Name) -> Problem {

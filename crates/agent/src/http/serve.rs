@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -178,12 +178,16 @@ async fn rest(error: &io::Error) {
     tokio::time::sleep(Duration::from_millis(100)).await;
 }
 
-/// A socket that nobody answers on is left over from an agent that died.
+/// A socket that nobody answers on is left over from an agent that died; anything else at that path is not ours to remove.
 async fn unix(path: &Path, http: &HttpConfig) -> io::Result<UnixListener> {
     if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
         std::fs::create_dir_all(folder)?;
     }
-    if path.exists() {
+    if let Ok(found) = std::fs::symlink_metadata(path) {
+        if !found.file_type().is_socket() {
+            let why = "this is not a socket; remove it, or set another http.socket";
+            return Err(io::Error::new(io::ErrorKind::AlreadyExists, why));
+        }
         if UnixStream::connect(path).await.is_ok() {
             let why = "another agent listens on this socket; set another http.socket";
             return Err(io::Error::new(io::ErrorKind::AddrInUse, why));
@@ -201,11 +205,10 @@ async fn unix(path: &Path, http: &HttpConfig) -> io::Result<UnixListener> {
 /// If one of the files cannot be read, does not fit, or others can read the key.
 pub(crate) fn acceptor(cert: &Path, key: &Path) -> Result<TlsAcceptor, String> {
     let unreadable = |path: &Path, error: &dyn std::fmt::Display| format!("{}: {error}", path.display());
-    let chain: Result<Vec<_>, _> =
-        CertificateDer::pem_file_iter(cert).map_err(|error| unreadable(cert, &error))?.collect();
+    let chain = CertificateDer::pem_file_iter(cert).and_then(Iterator::collect::<Result<Vec<_>, _>>);
     let chain = chain.map_err(|error| unreadable(cert, &error))?;
-    private(key)?;
-    let secret = PrivateKeyDer::from_pem_file(key).map_err(|error| unreadable(key, &error))?;
+    let secret = crate::secret_file::read(key)?;
+    let secret = PrivateKeyDer::from_pem_slice(&secret).map_err(|error| unreadable(key, &error))?;
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let config = rustls::ServerConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
@@ -216,12 +219,28 @@ pub(crate) fn acceptor(cert: &Path, key: &Path) -> Result<TlsAcceptor, String> {
     Ok(TlsAcceptor::from(Arc::new(config)))
 }
 
-/// Others must not be able to read a private key.
-fn private(key: &Path) -> Result<(), String> {
-    let about = std::fs::metadata(key).map_err(|error| format!("{}: {error}", key.display()))?;
-    let mode = about.permissions().mode() & 0o777;
-    if mode & 0o077 == 0 {
-        return Ok(());
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// `http.socket` may name the wrong path, and the agent may run as root.
+    #[tokio::test]
+    async fn only_a_socket_that_nobody_answers_on_is_replaced() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| dir.path().join(name);
+        let http = crate::config::Config::of(crate::config::layers::Layers::default()).unwrap().http;
+        std::fs::write(at("precious"), "precious").unwrap();
+        std::os::unix::fs::symlink(at("precious"), at("link")).unwrap();
+        std::fs::create_dir(at("folder")).unwrap();
+        for name in ["precious", "link", "folder"] {
+            let error = unix(&at(name), &http).await.unwrap_err();
+            assert!(error.to_string().contains("http.socket"), "{name}: {error}");
+            assert!(at(name).exists(), "{name}");
+        }
+        assert_eq!(std::fs::read(at("precious")).unwrap(), b"precious");
+        let left_over = unix(&at("socket"), &http).await.unwrap();
+        assert!(unix(&at("socket"), &http).await.is_err(), "another agent listens");
+        drop(left_over);
+        unix(&at("socket"), &http).await.unwrap();
     }
-    Err(format!("{0} has mode {mode:04o}: other users can read it; run `chmod 600 {0}`", key.display()))
 }

@@ -1,7 +1,6 @@
 //! Tokens of those who reach the agent over TCP: a file of its own, readable by its owner only.
 
 use std::fmt;
-use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -39,18 +38,10 @@ impl Tokens {
     /// Reads a file of lines `read NAME TOKEN` and `operator NAME TOKEN`.
     ///
     /// # Errors
-    /// If others than its owner can read it, or a line is something else. No error shows a token.
+    /// If another user owns it or can read it, or a line is something else. No error shows a token.
     pub fn read(path: &Path) -> Result<Self, String> {
-        let shown = path.display();
-        let about = std::fs::metadata(path).map_err(|error| format!("{shown}: {error}"))?;
-        if about.mode() & 0o077 != 0 {
-            let mode = about.mode() & 0o777;
-            return Err(format!(
-                "{shown} has mode {mode:04o}: other users can read it; run `chmod 600 {shown}`"
-            ));
-        }
-        let text = std::fs::read_to_string(path).map_err(|error| format!("{shown}: {error}"))?;
-        Self::parse(&text).map_err(|(line, why)| format!("{shown}:{line}: {why}"))
+        let text = crate::secret_file::read_text(path)?;
+        Self::parse(&text).map_err(|(line, why)| format!("{}:{line}: {why}", path.display()))
     }
 
     /// Reads such lines.

@@ -100,6 +100,9 @@ fn where_clouds_keep_their_secrets_nothing_is_sent() {
     for address in [
         "169.254.169.254",
         "[fd00:ec2::254]",
+        "[fd00:ec2::23]",
+        "[fd20:ce::254]",
+        "168.63.129.16",
         "[fe80::1]",
         "[::ffff:169.254.169.254]",
         "2852039166",

@@ -33,6 +33,7 @@ fn what_others_wrote_is_printed_and_not_obeyed() {
         assert!(is_tame(&ran.stdout) && is_tame(&ran.stderr), "{args:?}: {ran:?}");
         assert!(!String::from_utf8_lossy(&ran.stdout).contains("\ntenure:"), "{args:?}: {ran:?}");
     }
+    assert!(is_tame(agent.log().as_bytes()), "{:?}", agent.log());
     let ran = run(&["audit", "--format", "json", "--agent", socket], &[]);
     let deeds: Value = serde_json::from_slice(&ran.stdout).unwrap();
     assert!(deeds.to_string().contains('\u{9b}'), "it means the same: {deeds}");

@@ -94,6 +94,31 @@ fn a_handshake_needs_a_permit() {
     assert_eq!(tls.curl(port, "/livez", "").0, "200");
 }
 
+/// A client that asks for what takes long, over many connections and without reading an answer, waits for itself: probes are
+/// answered, and the client that leads gets its renewals.
+#[test]
+fn one_clients_requests_wait_for_each_other_and_not_others_for_them() {
+    let store = Store::file();
+    let agent = Agent::start(&store, "a", ROLE);
+    let port = port(&agent);
+    let mut campaign = agent.stream("/v1/campaign/job", None);
+    let token = campaign.until("elected")["token"].clone();
+    let mut greedy = Vec::new();
+    for path in ["/openapi.json", "/v1/history", "/metrics"] {
+        let requests = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n").repeat(50);
+        greedy.extend((0..80).map(|_| {
+            let mut stream = tcp(port);
+            stream.write_all(requests.as_bytes()).unwrap();
+            stream
+        }));
+    }
+    for _ in 0..3 {
+        assert!(probe(&agent, "live") && probe_at(&format!("http://127.0.0.1:{port}"), "live"));
+        assert_eq!(campaign.until("renewed")["token"], token, "it leads on");
+    }
+    drop(greedy);
+}
+
 /// Whoever connects and says nothing, or falls silent after an answer, is cut off.
 #[test]
 fn whoever_says_nothing_is_cut_off() {

@@ -9,7 +9,7 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ClientConfig, RootCertStore};
 
-use crate::StoreError;
+use crate::{StoreError, trust};
 
 /// How long an operation may take if the URL does not say.
 pub const TIMEOUT: Duration = Duration::from_secs(2);
@@ -116,9 +116,9 @@ impl Grammar {
         StoreError::not_applied(self.store, message).permanent()
     }
 
-    /// The authorities in a file.
+    /// The authorities in a file, which decides whom this process believes.
     pub fn roots(self, file: &Path) -> Result<RootCertStore, StoreError> {
-        self.roots_of(&self.pem(file).map_err(|error| self.no_authorities(file.display(), &error))?)
+        self.roots_of(&self.pem(file)?)
     }
 
     fn roots_of(self, pem: &Pem) -> Result<RootCertStore, StoreError> {
@@ -138,9 +138,16 @@ impl Grammar {
         self.refuse(format!("cannot read the authorities in {shown}: {error}"))
     }
 
-    /// Certificates or a key in a file.
-    pub fn pem(self, file: &Path) -> std::io::Result<Pem> {
-        Ok(Pem { bytes: std::fs::read(file)?, shown: file.display().to_string() })
+    /// Certificates in a file that no other user can change.
+    pub fn pem(self, file: &Path) -> Result<Pem, StoreError> {
+        let (bytes, _) = trust::read(file).map_err(|why| self.refuse(why))?;
+        Ok(Pem { bytes, shown: file.display().to_string() })
+    }
+
+    /// A key in a file that no other user can read.
+    pub fn secret_pem(self, file: &Path) -> Result<Pem, StoreError> {
+        let bytes = trust::read_secret(file).map_err(|why| self.refuse(why))?;
+        Ok(Pem { bytes, shown: file.display().to_string() })
     }
 
     /// The file with the authorities that this system trusts.
@@ -157,16 +164,12 @@ impl Grammar {
         authorities: Option<&Path>,
         identity: Option<(&str, &str)>,
     ) -> Result<ClientConfig, StoreError> {
-        let read = |what: &str, file: &str| {
-            let unusable = |error| self.unusable(&format!("the file given as {what}="), file, &error);
-            self.pem(Path::new(file)).map_err(unusable)
-        };
         let identity = match identity {
-            Some((cert, key)) => Some((read("cert", cert)?, read("key", key)?)),
+            Some((cert, key)) => Some((self.pem(Path::new(cert))?, self.secret_pem(Path::new(key))?)),
             None => None,
         };
         let file = authorities.map_or_else(|| self.system_authorities(), |file| Ok(file.to_owned()))?;
-        let authorities = self.pem(&file).map_err(|error| self.no_authorities(file.display(), &error))?;
+        let authorities = self.pem(&file)?;
         self.client_tls_of(&authorities, identity.as_ref())
     }
 
@@ -218,5 +221,35 @@ impl Grammar {
             bytes.push(u8::try_from(high * 16 + low).unwrap_or_default());
         }
         String::from_utf8(bytes).map_err(|_| self.unreadable())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::{Permissions, set_permissions, write};
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    #[test]
+    fn certificates_that_others_can_change_and_keys_that_they_can_read_are_rejected() {
+        let url = Grammar { store: "test", usage: "", has_schema: false };
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("pem");
+        write(&file, "no certificate, and no key").unwrap();
+        let told = |mode: u32| {
+            set_permissions(&file, Permissions::from_mode(mode)).unwrap();
+            let errors = [url.roots(&file).unwrap_err(), url.client_key(file.to_str().unwrap()).unwrap_err()];
+            errors.map(|error| error.to_string())
+        };
+        let [authority, key] = told(0o600);
+        assert!(
+            authority.contains("no certificate") && key.contains("key="),
+            "both are read: {authority}, {key}"
+        );
+        let [authority, key] = told(0o644);
+        assert!(authority.contains("no certificate") && key.contains("chmod 600"), "{authority}, {key}");
+        let [authority, key] = told(0o666);
+        assert!(authority.contains("every user") && key.contains("every user"), "{authority}, {key}");
     }
 }

@@ -21,7 +21,7 @@ fn open(server: &Server) -> Etcd {
     Etcd::open(&format!("etcd://{}", server.hosts())).unwrap()
 }
 
-/// A user with the rights that `tenure schema` prints, which are set as it prints them.
+/// A user with the rights that `tenure schema` prints, which are set as it prints them, and one who may only read.
 fn with_users(server: &Server) {
     let user = name("app");
     let request = tenure::schema::SchemaRequest {
@@ -35,7 +35,15 @@ fn with_users(server: &Server) {
         let line = line.replace("user add app", "user add app:secret");
         let _ = server.ctl(&line.split(' ').skip(1).collect::<Vec<_>>());
     }
-    for words in ["user add root:root", "user grant-role root root", "auth enable"] {
+    for words in [
+        "role add reader",
+        "role grant-permission reader --prefix=true read tenure/",
+        "user add reader:secret",
+        "user grant-role reader reader",
+        "user add root:root",
+        "user grant-role root root",
+        "auth enable",
+    ] {
         let _ = server.ctl(&words.split(' ').collect::<Vec<_>>());
     }
 }
@@ -285,6 +293,16 @@ async fn missing_rights_are_told_and_the_least_ones_are_enough() {
     assert!(described.notifies && described.class == Class::B, "{described:?}");
     assert!(!described.remarks.iter().any(|remark| remark.contains("rights wider")), "{described:?}");
     must(&allowed, &space(), put(&key(Kind::Node, "n"), None, "x")).await;
+    let reader = Etcd::open(&url("reader:secret@", "tenure")).unwrap();
+    let query = Query { keys: vec![key(Kind::Node, "n")], kinds: Vec::new() };
+    let seen = reader.read(&space(), &query).await.unwrap();
+    assert_eq!(seen.len(), 1, "who may read sees all");
+    let forged = Write { expect: Some(seen[0].version), ..put(&key(Kind::Node, "n"), None, "forged") };
+    match reader.write(&space(), &[forged]).await.unwrap().remove(0) {
+        Outcome::Failed(error) => assert_eq!(error.fate(), Fate::NotApplied, "{error}"),
+        other => panic!("who may only read wrote: {other:?}"),
+    }
+    assert_eq!(allowed.read(&space(), &query).await.unwrap(), seen, "and changes nothing");
     for (url, part) in [
         (url("app:secret@", "elsewhere"), "tenure schema --for etcd"),
         (url("app:wrong@", "tenure"), "refuses this user or password"),

@@ -329,6 +329,12 @@ async fn a_socket_and_an_encrypted_connection_serve_as_well() {
     assert!(matches!(answer(&mut watch).await, Some(Signal::Changed(_))));
     let untrusting = Redis::open(&format!("rediss://localhost:{tls}/0")).unwrap();
     assert_eq!(untrusting.describe().await.unwrap_err().fate(), Fate::NotApplied, "nobody vouches for it");
+    for (url, why) in [
+        (format!("rediss://127.0.0.1:{tls}/0?ca={cert}"), "the certificate names another host"),
+        (format!("rediss://localhost:{}/0?ca={cert}", server.address().port()), "never in clear"),
+    ] {
+        let _ = Redis::open(&url).unwrap().describe().await.expect_err(why);
+    }
     drop(server);
 }
 
