@@ -67,6 +67,13 @@ impl Rules {
         self.timing.beat / 5
     }
 
+    /// How often the owner of that session beats, as far as it says so. A record cannot make us look more often than we
+    /// beat ourselves, by much.
+    pub(super) fn beat_of(&self, record: &SessionRecord) -> Duration {
+        let every = if record.every.is_zero() { record.ttl / 4 } else { record.every };
+        every.min(record.ttl).max(self.timing.beat / 4)
+    }
+
     /// How long a node leaves the expulsion of a session that holds nothing to others.
     pub(super) fn idle_expulsion_delay(&self) -> Duration {
         4 * self.timing.beat
