@@ -320,8 +320,10 @@ impl Peers {
             PeerState::Live(live) if live.version == version => return LiveNews::Same,
             PeerState::Live(live) => {
                 live.beat_advanced |= record.beat > live.record.beat;
+                let expected = live.rhythm.map(|rhythm| rhythm.expected());
                 live.follow(record, received_at, rules);
-                (live.version, live.record, live.received_at) = (version, record.clone(), received_at);
+                (live.version, live.record) = (version, record.clone());
+                live.received_at = rules.counts_from(expected, received_at);
             }
             state => {
                 let record = record.clone();

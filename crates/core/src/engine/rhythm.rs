@@ -53,6 +53,11 @@ impl Rhythm {
         }
     }
 
+    /// The earliest moment of the next beat, as far as it is known.
+    pub(super) fn expected(&self) -> Time {
+        self.early
+    }
+
     /// When to look for it: in the middle, while it is not known well; once, and then when it must be there.
     pub(super) fn look_at(&self, every: Duration) -> Time {
         let unsure = self.late.since(self.early);

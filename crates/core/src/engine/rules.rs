@@ -113,6 +113,11 @@ impl Rules {
         if self.bent(Mutant::ValidityFromReply) { now } else { sent_at }
     }
 
+    /// A session on which nothing rests ends at its deadline like any other, and nothing is claimed in what is left of it.
+    pub(super) fn rested_sessions_end(&self) -> bool {
+        !self.bent(Mutant::RestedSessionLed)
+    }
+
     /// Leadership is a deadline.
     pub(super) fn is_valid(&self, now: Time, until: Time) -> bool {
         now < until || !self.deadlines_count()
@@ -176,6 +181,14 @@ impl Rules {
     /// The instant from which a version that a read showed has been here.
     pub(super) fn received_at(&self, asked_at: Time, now: Time) -> Time {
         if self.bent(Mutant::ExpelFromAsked) { asked_at } else { now }
+    }
+
+    /// The instant from which a version counts that was expected then and received now.
+    pub(super) fn counts_from(&self, expected: Option<Time>, received_at: Time) -> Time {
+        match expected {
+            Some(expected) if self.bent(Mutant::ExpelFromExpected) => expected.min(received_at),
+            _ => received_at,
+        }
     }
 
     /// How long one version of a session must have been here before it may be expelled: its own ttl counts.

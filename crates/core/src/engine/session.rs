@@ -140,7 +140,10 @@ impl Engine {
     /// The session under which claims may be made: open, and not about to end.
     pub(super) fn session_usable(&self) -> Option<SessionId> {
         match &self.session.stage {
-            SessionStage::Open(open) if self.now.time < self.rules.cancel_at(open.valid_until) => {
+            SessionStage::Open(open)
+                if self.now.time < self.rules.cancel_at(open.valid_until)
+                    || !self.rules.rested_sessions_end() =>
+            {
                 Some(open.own.id)
             }
             _ => None,
@@ -214,6 +217,7 @@ impl Engine {
         }
         if let SessionStage::Open(open) = &self.session.stage
             && self.now.time >= self.beats_end_at(open.valid_until)
+            && (self.rules.rested_sessions_end() || !self.holds_nothing())
         {
             self.end_session(EndReason::LeaseExpired, EndMode::AtDeadline, ctx);
         }
