@@ -144,3 +144,86 @@ impl Layer for Mirror {
         self.inner.watch(namespace).inspect(note).boxed()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use tenure::Timestamp;
+    use tenure::store::{Epoch, Memory, SessionId, Takeover, Value, Version};
+    use tenure_core::record::Session;
+
+    use super::*;
+
+    /// A store that counts what it is asked to read.
+    #[derive(Debug, Default)]
+    struct Counting(Memory, AtomicU64);
+
+    impl fmt::Display for Counting {
+        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            self.0.fmt(f)
+        }
+    }
+
+    #[async_trait]
+    impl Layer for Counting {
+        fn inner(&self) -> &dyn Store {
+            &self.0
+        }
+
+        async fn read(&self, namespace: &Name, query: &Query) -> Result<Vec<Entry>, StoreError> {
+            self.1.fetch_add(1, Ordering::Relaxed);
+            self.0.read(namespace, query).await
+        }
+    }
+
+    fn session(beat: u64, state: SessionState) -> Entry {
+        let record = Session {
+            node: Name::new("a").unwrap(),
+            beat,
+            freed: 0,
+            freed_lately: Vec::new(),
+            node_writes: 0,
+            holds_back: false,
+            ttl: Duration::from_secs(60),
+            every: Duration::from_secs(15),
+            takeover: Takeover::Strict,
+            grace: Duration::from_secs(30),
+            liveness_lock: None,
+            state,
+            beat_at: Timestamp::from_micros(0),
+        };
+        let (key, value) =
+            (Key::Session(Epoch::new(1), SessionId::new(7)), Value::of_record(&Record::Session(record)));
+        Entry { key, version: Version::new(u128::from(beat)), value }
+    }
+
+    #[tokio::test]
+    async fn what_the_node_has_read_is_not_read_again() {
+        let (store, sightings) = (Arc::new(Counting::default()), Arc::<Sightings>::default());
+        let (space, first) = (Name::new("default").unwrap(), session(1, SessionState::Live));
+        let put = Some((first.version, first.value.clone()));
+        let write = tenure::store::Write {
+            key: first.key.clone(),
+            expect: None,
+            put,
+            notify: false,
+            requires_lock: false,
+        };
+        store.0.write(&space, &[write]).await.unwrap();
+        let mirror = Mirror::new(store.clone(), sightings.clone(), Duration::from_secs(60));
+        let query = Query { keys: vec![first.key.clone()], kinds: Vec::new() };
+        let asked = || store.1.load(Ordering::Relaxed);
+        let read = || async { Layer::read(&mirror, &space, &query).await.unwrap() };
+
+        assert_eq!((read().await, asked()), (vec![first.clone()], 1));
+        assert_eq!((read().await, asked()), (vec![first.clone()], 2), "nobody has sighted it");
+        let second = session(2, SessionState::Live);
+        sightings.note(std::slice::from_ref(&second), Instant::now());
+        assert_eq!((read().await, asked()), (vec![second], 2), "the node has read it since");
+        sightings.note_change();
+        assert_eq!((read().await, asked()), (vec![first.clone()], 3), "something else may have changed");
+        let long_ago =
+            Instant::now().checked_sub(Duration::from_secs(50)).expect("the machine runs for longer");
+        sightings.note(std::slice::from_ref(&first), long_ago);
+        assert_eq!((read().await, asked()), (vec![first], 4), "it was sighted too long ago");
+    }
+}

@@ -11,8 +11,8 @@ use std::time::Instant;
 
 use async_trait::async_trait;
 use tenure::store::{
-    Entry, Exchanged, Key, Layer, LivenessLock, LivenessLocks, Name, Outcome, Query, SessionId, SharedStore, Store,
-    StoreError, Takeover, Write,
+    Entry, Exchanged, Key, Layer, LivenessLock, LivenessLocks, Name, Outcome, Query, SessionId, SharedStore,
+    Store, StoreError, Takeover, Write,
 };
 
 use super::metrics::StoreMeter;

@@ -5,7 +5,9 @@ use std::fmt;
 use async_trait::async_trait;
 use futures_util::stream::BoxStream;
 
-use crate::{Description, Entry, Exchanged, LivenessLocks, Name, Outcome, Query, Signal, Store, StoreError, Write};
+use crate::{
+    Description, Entry, Exchanged, LivenessLocks, Name, Outcome, Query, Signal, Store, StoreError, Write,
+};
 
 /// A store around another one. Whatever a layer does not write itself goes to the inner store as it is, so that none can
 /// forget to pass on a liveness lock. Every layer is a [`Store`].

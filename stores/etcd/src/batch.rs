@@ -71,9 +71,8 @@ pub(super) async fn exchange(
     let items = writes.iter().enumerate().map(|(place, write)| Op::Txn(item(keys, namespace, place, write)));
     let ranges = look.ranges.iter().cloned().map(Op::Range);
     let question = Txn { success: items.chain(ranges).collect(), ..Txn::default() };
-    let answer = members
-        .ask_latest(Effect::Writes, path::TXN, &question, |answer: &TxnAnswer| answer.header)
-        .await;
+    let answer =
+        members.ask_latest(Effect::Writes, path::TXN, &question, |answer: &TxnAnswer| answer.header).await;
     let mut answers = match answer {
         Ok(answer) => answer.responses,
         Err(error) => return Some(Exchanged::failed(&error)),

@@ -126,8 +126,7 @@ impl Store for Etcd {
         if check_batch(STORE, writes).is_ok() {
             let (members, keys) = (self.members.clone(), self.keys.clone());
             let (namespace, writes, query) = (namespace.clone(), writes.to_vec(), query.clone());
-            let work =
-                async move { Ok(batch::exchange(&members, &keys, &namespace, &writes, &query).await) };
+            let work = async move { Ok(batch::exchange(&members, &keys, &namespace, &writes, &query).await) };
             match self.thread.run(work).await {
                 Ok(Some(exchanged)) => return exchanged,
                 Ok(None) => {}

@@ -56,8 +56,7 @@ impl<'a> Look<'a> {
 
     /// The registers that the answers to ranges hold.
     pub(super) fn found(&self, answers: impl IntoIterator<Item = OpAnswer>) -> Vec<Entry> {
-        let wanted =
-            |key: &Key| self.whole.contains(&(key.epoch(), key.kind())) || self.wanted.contains(key);
+        let wanted = |key: &Key| self.whole.contains(&(key.epoch(), key.kind())) || self.wanted.contains(key);
         let ranges = answers.into_iter().filter_map(|answer| answer.response_range);
         ranges.flat_map(|range| range.kvs).filter_map(|pair| register(&self.prefix, &pair, wanted)).collect()
     }

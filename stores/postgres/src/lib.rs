@@ -40,8 +40,8 @@ use tenure_store::kit::rules::check_batch;
 use tenure_store::kit::thread::ConnectionThread;
 use tenure_store::kit::watches::Watches;
 use tenure_store::{
-    Backend, Description, Entry, Exchanged, LivenessLock, LivenessLocks, Name, Opening, Outcome, Query, SessionId,
-    Signal, Store, StoreError, Takeover, Write,
+    Backend, Description, Entry, Exchanged, LivenessLock, LivenessLocks, Name, Opening, Outcome, Query,
+    SessionId, Signal, Store, StoreError, Takeover, Write,
 };
 
 const STORE: &str = "postgres";
@@ -167,14 +167,15 @@ impl Store for Postgres {
             return Exchanged { written: Err(error), read: self.read(namespace, query).await };
         }
         let batch = Batch::new(namespace, writes, self.settings.patience_ms());
-        if batch.is_empty() || query.keys.is_empty() && query.kinds.is_empty() {
+        if batch.is_empty() || (query.keys.is_empty() && query.kinds.is_empty()) {
             let written = self.write(namespace, writes).await;
             return Exchanged { written, read: self.read(namespace, query).await };
         }
         let (operations, question) = (self.operations.clone(), Question::new(namespace, query));
         let work = async move {
             let ask = |connection: Arc<PostgresConnection>| async move {
-                let params: Vec<_> = batch.params().into_iter().chain(question.params().into_iter().skip(1)).collect();
+                let params: Vec<_> =
+                    batch.params().into_iter().chain(question.params().into_iter().skip(1)).collect();
                 Ok((connection.exchange(&params).await?, batch))
             };
             operations.ask(ask).await

@@ -35,7 +35,8 @@ use tenure_store::kit::rules::check_batch;
 use tenure_store::kit::thread::ConnectionThread;
 use tenure_store::kit::watches::Watches;
 use tenure_store::{
-    Backend, Class, Description, Entry, Exchanged, Name, Opening, Outcome, Query, Signal, Store, StoreError, Write,
+    Backend, Class, Description, Entry, Exchanged, Name, Opening, Outcome, Query, Signal, Store, StoreError,
+    Write,
 };
 
 const STORE: &str = "redis";

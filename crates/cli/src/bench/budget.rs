@@ -5,7 +5,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use async_trait::async_trait;
-use tenure::store::{Entry, Exchanged, Kind, Layer, Name, Outcome, Query, SharedStore, Store, StoreError, Write};
+use tenure::store::{
+    Entry, Exchanged, Kind, Layer, Name, Outcome, Query, SharedStore, Store, StoreError, Write,
+};
 
 use super::figures::{Spread, show};
 use super::micros;

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use async_trait::async_trait;
-use tenure::store::{Entry, Exchanged, Kind, Layer, Name, Outcome, Query, SharedStore, Store, StoreError, Write};
+use tenure::store::{
+    Entry, Exchanged, Kind, Layer, Name, Outcome, Query, SharedStore, Store, StoreError, Write,
+};
 
 /// How much was asked.
 #[derive(Debug, Default)]

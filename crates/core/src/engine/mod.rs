@@ -38,7 +38,8 @@ mod session;
 use crate::Mutant;
 use crate::record::EndReason;
 use crate::{
-    Entropy, Epoch, Event, Hint, Input, Key, Kind, Name, Now, OpId, Output, SessionId, Time, Timing, Token, Version,
+    Entropy, Epoch, Event, Hint, Input, Key, Kind, Name, Now, OpId, Output, SessionId, Time, Timing, Token,
+    Version,
 };
 
 use cluster::Cluster;

@@ -370,8 +370,7 @@ impl Peers {
             let PeerState::Live(live) = &mut peer.state else { continue };
             let every = rules.beat_of(&live.record);
             let fresh = || Rhythm::new(live.received_at, every);
-            live.rhythm =
-                watched.binary_search(id).is_ok().then(|| live.rhythm.unwrap_or_else(fresh));
+            live.rhythm = watched.binary_search(id).is_ok().then(|| live.rhythm.unwrap_or_else(fresh));
         }
     }
 

@@ -244,7 +244,11 @@ impl Engine {
     /// While a session is open its beats take the polls along; this is for those that cannot.
     fn longest_without_poll(&self) -> Duration {
         let timing = self.rules.timing();
-        if self.is_resting() { timing.latest_standby_beat(timing.takeover) + timing.beat } else { timing.beat }
+        if self.is_resting() {
+            timing.latest_standby_beat(timing.takeover) + timing.beat
+        } else {
+            timing.beat
+        }
     }
 
     fn cluster_query(&mut self) -> (Query, PollScope) {
@@ -480,10 +484,7 @@ impl Engine {
 
     /// Whether there is new garbage and it is our turn to delete it, which takes a list of everything.
     fn should_collect_garbage(&self) -> bool {
-        let new = |id: SessionId| {
-            !self.poll.garbage_examined.contains(&id)
-                && self.expel_delay(id).is_zero()
-        };
+        let new = |id: SessionId| !self.poll.garbage_examined.contains(&id) && self.expel_delay(id).is_zero();
         !self.poll.collecting_garbage
             && self.session_usable().is_some()
             && self.long_over().into_iter().any(new)

@@ -188,12 +188,15 @@ impl Engine {
         }
     }
 
-    /// When the next beat is due. Where a look is to come, it waits a little longer in order to ride along.
+    /// When the next beat is due. A session that rested beats as soon as something rests on it: the claim has its whole lease
+    /// then, and those who read the claim learn when to look. Where a look is to come, a beat waits a little longer in order to
+    /// ride along.
     fn beat_due(&self, open: &OpenSession) -> Time {
-        if !self.is_resting() {
-            return open.next_beat;
-        }
         let (timing, takeover) = (self.rules.timing(), open.own.record.takeover);
+        let rested = open.own.record.every > timing.beat && !open.in_doubt;
+        if !self.is_resting() {
+            return if rested && !self.holds_nothing() { self.now.time } else { open.next_beat };
+        }
         let waits = self.look_at() < Time::NEVER;
         let slack = timing.latest_standby_beat(takeover) - timing.standby_beat(takeover);
         open.rests_until.after(if waits { slack } else { Duration::ZERO })

@@ -259,8 +259,7 @@ impl<'a> Execution<'a> {
     fn fork_read(&self, node: usize, op: OpId, what: &Operation, forks: &mut Vec<Self>) {
         let Operation::Exchange(writes, read, query) = what else { return };
         let (writes, query) = (Operation::Write(writes.clone()), Operation::Read(query.clone()));
-        let fate =
-            if self.world.partition(node).is_some() { ReplyFate::Never } else { ReplyFate::Now };
+        let fate = if self.world.partition(node).is_some() { ReplyFate::Never } else { ReplyFate::Now };
         let beat = Task::Apply(Some((node, op)), node, writes, fate);
         self.fork(forks, |run| {
             run.note(|| format!("{} sends {}: the read is DELAYED", Setup::node(node), describe(what)));
@@ -269,7 +268,9 @@ impl<'a> Execution<'a> {
         });
         if fate == ReplyFate::Now {
             self.fork(forks, |run| {
-                run.note(|| format!("{} sends {}: what was read is DELAYED", Setup::node(node), describe(what)));
+                run.note(|| {
+                    format!("{} sends {}: what was read is DELAYED", Setup::node(node), describe(what))
+                });
                 run.tasks.push_back(beat);
                 run.tasks.push_back(Task::Apply(Some((node, *read)), node, query, ReplyFate::Later));
             });

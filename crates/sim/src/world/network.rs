@@ -26,7 +26,14 @@ fn ops(op: OpId, rider: Option<&(OpId, Query)>) -> Vec<OpId> {
 
 impl World {
     /// Sends an operation, and what rides with it, `held_up` after the process decided on it.
-    pub(super) fn send(&mut self, pid: Pid, op: OpId, body: Operation, rider: Option<(OpId, Query)>, held_up: Instant) {
+    pub(super) fn send(
+        &mut self,
+        pid: Pid,
+        op: OpId,
+        body: Operation,
+        rider: Option<(OpId, Query)>,
+        held_up: Instant,
+    ) {
         self.stats.messages += 1;
         let ops = ops(op, rider.as_ref());
         if self.occurs(MessageFault::RequestLost) {
@@ -39,7 +46,8 @@ impl World {
         if duplicated {
             let again = self.delay();
             let answered = self.rng.coin();
-            let request = StoreRequest { pid, op, body: body.clone(), rider: rider.clone(), answered, duplicated };
+            let request =
+                StoreRequest { pid, op, body: body.clone(), rider: rider.clone(), answered, duplicated };
             self.events.schedule(self.state.now + held_up + way + again, SimEvent::Arrive(Box::new(request)));
         }
         let request = StoreRequest { pid, op, body, rider, answered: true, duplicated };

@@ -38,7 +38,10 @@ pub async fn x1_the_parts_of_an_exchange_are_independent(harness: &dyn Harness) 
     let next = put(&node("next"), None, value("3"));
     let (written, read) = exchange(&*store, &space, &[stale, falls, next.clone()], query()).await;
     assert!(matches!(&written[0], Outcome::Conflict(Some(found)) if *found == entry(&beat)), "{written:?}");
-    assert!(matches!(written[1..], [Outcome::Failed(_) | Outcome::Conflict(_), Outcome::Applied]), "{written:?}");
+    assert!(
+        matches!(written[1..], [Outcome::Failed(_) | Outcome::Conflict(_), Outcome::Applied]),
+        "{written:?}"
+    );
     assert_eq!(read, seen);
     // Nothing to read, and nothing that may be written.
     let again = put(&node("next"), Some(version(&next)), value("4"));

@@ -9,7 +9,8 @@ use async_trait::async_trait;
 use futures_util::StreamExt;
 use futures_util::stream::BoxStream;
 use tenure::store::{
-    Entry, Exchanged, Key, Kind, Layer, Name, Outcome, Query, SharedStore, Signal, Store, StoreError, Value, Write,
+    Entry, Exchanged, Key, Kind, Layer, Name, Outcome, Query, SharedStore, Signal, Store, StoreError, Value,
+    Write,
 };
 use tenure_torture::proxy::{Direction, Flow};
 use tokio::sync::watch;

@@ -11,8 +11,8 @@ use futures_util::future::BoxFuture;
 use futures_util::stream::{BoxStream, select};
 use tenure::conformance::{self, Harness};
 use tenure::store::{
-    Description, Entry, Evidence, Exchanged, Key, Kind, LivenessLock, LivenessLocks, Memory, Name, Outcome, Query,
-    SessionId, SharedStore, Signal, Store, StoreError, Takeover, Value, Version, Write,
+    Description, Entry, Evidence, Exchanged, Key, Kind, LivenessLock, LivenessLocks, Memory, Name, Outcome,
+    Query, SessionId, SharedStore, Signal, Store, StoreError, Takeover, Value, Version, Write,
 };
 use tenure_core::Token;
 

@@ -19,7 +19,6 @@ impl Peers {
             visit_node(record, v);
         }
     }
-
 }
 
 impl Peer {

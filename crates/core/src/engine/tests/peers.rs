@@ -40,21 +40,25 @@ fn at(seconds: u64) -> Time {
 /// A session that was read with its first beat at 10 s and with its second at 11 s.
 fn seen(takeover: Takeover) -> Peers {
     let mut peers = Peers::default();
-    assert_eq!(peers.observe_live(ID, Version::new(1), &record(1, takeover), at(10), &rules()), LiveNews::Version);
-    assert_eq!(peers.observe_live(ID, Version::new(2), &record(2, takeover), at(11), &rules()), LiveNews::Version);
-    assert_eq!(peers.observe_live(ID, Version::new(2), &record(2, takeover), at(12), &rules()), LiveNews::Same);
+    assert_eq!(
+        peers.observe_live(ID, Version::new(1), &record(1, takeover), at(10), &rules()),
+        LiveNews::Version
+    );
+    assert_eq!(
+        peers.observe_live(ID, Version::new(2), &record(2, takeover), at(11), &rules()),
+        LiveNews::Version
+    );
+    assert_eq!(
+        peers.observe_live(ID, Version::new(2), &record(2, takeover), at(12), &rules()),
+        LiveNews::Same
+    );
     peers
 }
 
 fn expelled_at(peers: &Peers, now: Time, depends_on: bool) -> Time {
     let (rules, turn, depends_on) = (rules(), |_: SessionId| Duration::ZERO, |_: SessionId| depends_on);
-    let terms = ExpulsionTerms {
-        rules: &rules,
-        now,
-        turn: &turn,
-        quarantined_until: at(0),
-        depends_on: &depends_on,
-    };
+    let terms =
+        ExpulsionTerms { rules: &rules, now, turn: &turn, quarantined_until: at(0), depends_on: &depends_on };
     peers.next_expulsion(&terms)
 }
 
