@@ -111,12 +111,16 @@ pub enum Mutant {
     TransferUndone,
     /// A leader that was asked to step down claims the role again at once.
     StepDownForgotten,
+    /// A session on which nothing rests is taken for valid although it was not renewed.
+    RestedSessionLed,
+    /// A standby that follows the beats of a session counts from when the last one was due.
+    ExpelFromExpected,
 }
 
 #[cfg(feature = "mutants")]
 impl Mutant {
     /// Every mutant.
-    pub const ALL: [Self; 50] = [
+    pub const ALL: [Self; 52] = [
         Self::FollowersRenew,
         Self::UnconditionalRenew,
         Self::UnconditionalRelease,
@@ -167,5 +171,7 @@ impl Mutant {
         Self::WeakeningIgnored,
         Self::TransferUndone,
         Self::StepDownForgotten,
+        Self::RestedSessionLed,
+        Self::ExpelFromExpected,
     ];
 }

@@ -68,8 +68,9 @@ impl World {
 
     fn carry_out(&mut self, node: usize, output: Output, inputs: &mut Vec<(usize, Input)>) {
         match output {
-            Output::Read { op, query } => {
-                self.operations += 1;
+            Output::Read { op, query, with } => {
+                // With a write it is one round trip.
+                self.operations += usize::from(with.is_none());
                 let wanted =
                     |key: &Key| query.keys.contains(key) || query.kinds.contains(&(key.epoch(), key.kind()));
                 let found = self.registers.iter().filter(|(key, _)| wanted(key));
@@ -294,8 +295,9 @@ fn steady_state_costs_do_not_grow_with_the_number_of_roles() {
         world.operations
     };
     let (one, many) = (cost(1), cost(1000));
-    assert_eq!(one, 2 * 120, "two operations per beat and node");
-    assert_eq!(many, one);
+    // One for each beat of the leader, and one for each look of its standby: now and then it looks once more.
+    assert!((96..=104).contains(&one), "{one} operations a minute");
+    assert!(many <= one + 2, "{many} against {one} operations a minute");
 }
 
 /// A role that nobody stands for any more names its last leader's session for ever: that is found out once, and not by
@@ -313,7 +315,8 @@ fn a_role_that_nobody_wants_any_more_costs_nothing() {
     world.run_for(20 * Timing::default().ttl);
     (world.rows, world.operations) = (0, 0);
     world.run_for(60 * SECOND);
-    assert_eq!(world.operations, 2 * 120);
+    // Each leads some roles, and watches the other.
+    assert!(world.operations <= 2 * 104, "{} operations a minute", world.operations);
     assert!(world.rows < 1000, "{} rows in a minute", world.rows);
 }
 

@@ -84,9 +84,11 @@ impl Engine {
         ctx: &mut StepContext<'_>,
     ) {
         let received_at = self.rules.received_at(sent_at, self.now.time);
-        let news = self.peers.observe_live(id, version, record, received_at);
-        if news == LiveNews::Stale {
-            return;
+        let news = self.peers.observe_live(id, version, record, received_at, &self.rules);
+        match news {
+            LiveNews::Stale => return,
+            LiveNews::Same => self.peers.observe_same(id, sent_at, &self.rules),
+            LiveNews::Version => {}
         }
         self.watch_lock(id, ctx);
         if news == LiveNews::Version {
@@ -165,11 +167,11 @@ impl Engine {
     }
 
     fn with_expulsion_terms<T>(&self, answer: impl FnOnce(&ExpulsionTerms<'_>) -> T) -> T {
-        let depends_on = |id| self.depends_on(id);
+        let (depends_on, turn) = (|id| self.depends_on(id), |id| self.expel_delay(id));
         answer(&ExpulsionTerms {
             rules: &self.rules,
             now: self.now.time,
-            own_name: &self.node,
+            turn: &turn,
             quarantined_until: self.cluster.quarantined_until(),
             depends_on: &depends_on,
         })
@@ -195,6 +197,7 @@ impl Engine {
             node_writes: 0,
             holds_back: false,
             ttl: timing.ttl,
+            every: Duration::ZERO,
             takeover: Takeover::Strict,
             grace: timing.grace,
             liveness_lock: None,
