@@ -39,6 +39,8 @@ pub(super) struct Succession {
     pub(super) leader: Name,
     /// It followed a leader that failed, as far as that is known.
     pub(super) failed: bool,
+    /// It followed a leader that closed its session: in good order, or because its lease had run out. The history tells.
+    pub(super) closed: bool,
     /// It is another node than the former leader.
     pub(super) another: bool,
 }
@@ -76,7 +78,7 @@ impl Gaps {
         let absent = self.looked.map(|looked| now - looked).unwrap_or_default();
         let gap = self.roles.entry(role.clone()).or_default();
         // A leader that failed may live, and know better than its last beat when it stopped.
-        if gap.beat.is_some() && (failed || gap.unseen || absent > gap.lease) {
+        if gap.beat.is_some() && (failed || succession.closed || gap.unseen || absent > gap.lease) {
             let (token, since, succession) = (gap.token, now, succession.clone());
             self.unreconciled.insert(role.clone(), Unreconciled { token, since, succession });
             return None;

@@ -429,9 +429,10 @@ impl Counts {
                 let given_up = state.given_up.remove(role);
                 let stopped = former.as_ref().map_or(given_up, |former| has_stopped(former, now));
                 // One that stops closes its session, which frees all its roles at once: its successors take them over.
-                let failed = *reason == StartReason::Takeover && !stopped;
+                let over = *reason == StartReason::Takeover;
+                let (failed, closed) = (over && !stopped, over && stopped);
                 let another = former.as_ref() != Some(leader);
-                let succession = Succession { leader: leader.clone(), failed, another };
+                let succession = Succession { leader: leader.clone(), failed, closed, another };
                 self.observe(role, *reason, &succession, state);
                 if *leader != self.node {
                     state.others.entry((role.clone(), Some(leader.clone()))).or_default().elections += 1;
