@@ -22,8 +22,8 @@ use tenure_torture::witness::{self, Beat};
 use crate::browser::{Browser, Size};
 use crate::kit::{Agent, Process, Store, eventually, port, tenure, try_ask, write_private};
 
-const TTL: Duration = Duration::from_secs(2);
-const BEAT: Duration = Duration::from_millis(400);
+const TTL: Duration = Duration::from_secs(4);
+const BEAT: Duration = Duration::from_millis(800);
 
 /// A store that can be taken away and given back.
 struct TestStore {
