@@ -180,17 +180,30 @@ fn leaders() -> Vec<Case> {
     cases
 }
 
+fn both(agents: &[Agent; 2]) -> Exposition {
+    agents.iter().zip(["a", "b"]).flat_map(|(agent, name)| exposed(name, agent)).collect()
+}
+
+/// Two agents of which one leads, and what they exposed before any fail-over. A busy machine may make one meanwhile: then
+/// two others are started.
+fn calm_pair() -> (Store, [Agent; 2], Exposition) {
+    loop {
+        let store = Store::redis();
+        let agents = ["a", "b"].map(|name| Agent::hasty(&store, name, ROLE));
+        eventually("one leads", || agents.iter().any(|agent| agent.leads("job")));
+        eventually("both know", || agents.iter().all(|agent| agent.role("job")["state"] == "led"));
+        let calm = both(&agents);
+        if sum(&calm, "tenure_failovers_total") == 0.0 {
+            return (store, agents, calm);
+        }
+    }
+}
+
 /// Six fail-overs between two agents, each of which is stopped while the other takes over.
 fn failovers() -> Vec<Case> {
-    let store = Store::redis();
-    let agents = ["a", "b"].map(|name| Agent::hasty(&store, name, ROLE));
-    let all = || -> Exposition {
-        agents.iter().zip(["a", "b"]).flat_map(|(agent, name)| exposed(name, agent)).collect()
-    };
-    eventually("one leads", || agents.iter().any(|agent| agent.leads("job")));
+    let (_store, agents, calm) = calm_pair();
+    let all = || both(&agents);
     let first = usize::from(agents[1].leads("job"));
-    eventually("both know", || agents.iter().all(|agent| agent.role("job")["state"] == "led"));
-    let calm = all();
     let (mut once, mut claims) = (None, BTreeMap::new());
     for round in 0..6 {
         let (leader, standby) = (&agents[(first + round) % 2], &agents[(first + round + 1) % 2]);
@@ -204,9 +217,11 @@ fn failovers() -> Vec<Case> {
         eventually("both take part", || agents.iter().all(|agent| agent.role("job")["state"] == "led"));
         once.get_or_insert_with(&all);
     }
+    // A busy machine may add some of its own.
+    let last = all();
     let often = Firing {
         labels: "severity: warning, role: job".to_owned(),
-        summary: "job failed over 6 times in 15 minutes".to_owned(),
+        summary: format!("job failed over {} times in 15 minutes", sum(&last, "tenure_failovers_total")),
         runbook: "It changes too often",
     };
     let two = Firing {
@@ -221,7 +236,7 @@ fn failovers() -> Vec<Case> {
     let claimed =
         |name, series: String, fires| Case { name, rule: "TenureTwoLeaders", at: "1m", series, fires };
     vec![
-        frequent("six fail-overs", &all(), Some(often)),
+        frequent("six fail-overs", &last, Some(often)),
         frequent("one fail-over", &once.unwrap(), None),
         frequent("no fail-over", &calm, None),
         claimed("one leads", then(&calm, &calm), None),
