@@ -23,7 +23,10 @@ fn seen(name: &str, more: &str) -> [bool; 3] {
     let config = [
         role(""),
         format!("[[work]]\nname = \"w\"\n{}", shell(&listing(&work, "exec sleep 600"))),
-        format!("health = {{ {}, every = \"50ms\" }}\n", shell(&listing(&health, "true")).trim()),
+        format!(
+            "health = {{ {}, every = \"50ms\", within = \"30s\" }}\n",
+            shell(&listing(&health, "true")).trim()
+        ),
         task("t", &format!("every = \"1s\"\n{}", shell(&listing(&ticked, "true")))),
         "[[notify]]\nname = \"n\"\nurl-env = \"HOOK_URL\"\nkey-env = \"HOOK_KEY\"\n".to_owned(),
         more.to_owned(),
