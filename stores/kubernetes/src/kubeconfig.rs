@@ -62,7 +62,7 @@ pub(super) fn service_account(dir: &Path, address: Option<Address>) -> Result<Ac
     let namespace = std::fs::read_to_string(dir.join("namespace")).ok();
     Ok(Access {
         address,
-        authorities: Some(file(&dir.join("ca.crt"))?),
+        authorities: Some(URL.pem(&dir.join("ca.crt"))?),
         identity: None,
         certified_as: None,
         credential: Credential::TokenFile(dir.join("token")),
