@@ -61,11 +61,7 @@ impl Scripted {
     }
 }
 
-fn serve(
-    stream: &TcpStream,
-    seen: &Mutex<Vec<Asked>>,
-    say: &(dyn Fn(&Asked, usize) -> Answer),
-) -> Option<()> {
+fn serve(stream: &TcpStream, seen: &Mutex<Vec<Asked>>, say: &dyn Fn(&Asked, usize) -> Answer) -> Option<()> {
     let mut reader = BufReader::new(stream.try_clone().ok()?);
     loop {
         let mut line = String::new();

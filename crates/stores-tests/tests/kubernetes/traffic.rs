@@ -30,12 +30,12 @@ async fn a_node_reads_once_and_writes_once_a_beat() {
     let server = Server::start(1);
     server.make_namespace("team");
     let url = format!("kubernetes:team?kubeconfig={}", server.kubeconfig(ADMIN, true).display());
-    let mut nodes = Vec::new();
+    let (mut nodes, mut lead) = (Vec::new(), None);
     for (count, name) in ["leader", "standby-1", "standby-2"].into_iter().enumerate() {
         let node = Node::builder(&url).name(name).start().await.unwrap();
         let candidate = node.candidate("scheduler").await.unwrap();
         if count == 0 {
-            soon(candidate.elected()).await.unwrap();
+            lead = Some(soon(candidate.elected()).await.unwrap());
         }
         nodes.push((node, candidate));
         if count == 1 {
@@ -52,6 +52,7 @@ async fn a_node_reads_once_and_writes_once_a_beat() {
         assert!(writes <= beats + beats / 5 + 6, "{writes} writes in {beats} beats");
         assert!(reads <= beats + beats / 5 + 6, "{reads} reads in {beats} beats");
     }
+    assert!(lead.is_some_and(|lead| lead.check()), "nothing else happened meanwhile");
     for (node, _) in nodes {
         node.stop().await;
     }
