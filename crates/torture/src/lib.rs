@@ -14,6 +14,7 @@
 //! [`attacked::PRIVATE_SERVERS`].
 
 pub mod attacked;
+pub mod clock;
 mod error;
 pub mod fault;
 mod fence;

@@ -8,11 +8,11 @@ use crate::judge::{NoteWriter, StallMeter};
 use crate::workload;
 use rustix::process::{Signal, set_parent_process_death_signal};
 use serde::{Deserialize, Serialize};
-use tenure::clock::{Clock, LeaseClock, SuspendTimer};
-use tenure::{Node, SharedStore, Takeover, Time, Timestamp};
+use tenure::{Node, SharedStore, Takeover};
 use tokio::task::JoinSet;
 
 use crate::Error;
+use crate::clock::{ClockError, WrongClock};
 use crate::{ROLES, fence};
 
 /// How one is to take part.
@@ -27,8 +27,8 @@ pub(crate) struct MemberOptions {
     pub(crate) namespace: String,
     pub(crate) ttl: Duration,
     pub(crate) on_disconnect: bool,
-    /// How wrong its wall clock is, in seconds.
-    pub(crate) wall: i64,
+    /// How wrong its clocks are.
+    pub(crate) clock: ClockError,
 }
 
 /// A part of a ttl, in whole tenths, so that it stays a whole number of milliseconds.
@@ -62,6 +62,11 @@ pub(crate) fn hints_off(dir: &std::path::Path, node: &str) -> PathBuf {
     dir.join(format!("{node}.hints-off"))
 }
 
+/// The file that has for how long the machine of a node has been suspended.
+pub(crate) fn suspended(dir: &std::path::Path, node: &str) -> PathBuf {
+    dir.join(format!("{node}.suspended"))
+}
+
 /// Takes part until it is killed. `options` is the JSON that the injector passes to the process.
 ///
 /// # Errors
@@ -76,7 +81,8 @@ pub async fn main(options: &str) -> Result<(), Error> {
     let notes_to = NoteWriter::in_dir(&member.dir, &member.name, member.life).map_err(failed)?;
     let _meter = StallMeter::start(&notes_to, None);
     let store = open(&member, &notes_to).await;
-    let clock = Arc::new(WrongWall { lease: LeaseClock::new(), seconds: member.wall });
+    let suspended = suspended(&member.dir, &member.name);
+    let clock = Arc::new(WrongClock::new(member.clock, Some(suspended)));
     let settings = tenure::TimingSettings {
         ttl: Some(member.ttl),
         takeover: if member.on_disconnect { Takeover::OnDisconnect } else { Takeover::Strict },
@@ -103,9 +109,11 @@ pub async fn main(options: &str) -> Result<(), Error> {
             role(number),
             notes_to.clone(),
             fence.clone(),
+            clock.clone(),
             winds_down,
         ));
     }
+    campaigns.spawn(workload::ticks(node.clone(), notes_to.clone()));
     while let Some(ended) = campaigns.join_next().await {
         ended.map_err(|error| Error::Failed(error.to_string()))??;
     }
@@ -122,30 +130,5 @@ async fn open(member: &MemberOptions, notes_to: &NoteWriter) -> SharedStore {
             }
             Err(_) => tokio::time::sleep(Duration::from_millis(50)).await,
         }
-    }
-}
-
-/// A clock that is right about leases, and wrong about the time of day.
-#[derive(Debug)]
-struct WrongWall {
-    lease: LeaseClock,
-    seconds: i64,
-}
-
-impl Clock for WrongWall {
-    fn now(&self) -> Time {
-        self.lease.now()
-    }
-
-    fn wall(&self) -> Timestamp {
-        Timestamp::from_micros(self.lease.wall().as_micros().saturating_add_signed(self.seconds * 1_000_000))
-    }
-
-    fn fault(&self) -> bool {
-        self.lease.fault()
-    }
-
-    fn alarm(&self) -> Option<Box<dyn SuspendTimer>> {
-        self.lease.alarm()
     }
 }

@@ -12,8 +12,10 @@ use std::time::{Duration, Instant};
 use futures_util::future::BoxFuture;
 use tenure::clock::lease_nanos;
 use tenure::event::{Event, EventKind};
+use tenure::schedule::{Schedule, Task, TaskSettings};
 use tenure::{Lead, Node, NodeBuilder, SharedStore, WorkOutcome};
 
+use crate::clock::WrongClock;
 use crate::judge::{NoteKind, NoteWriter};
 use crate::recorder::Recorder;
 
@@ -62,7 +64,7 @@ fn note_event(pen: &NoteWriter, event: &Event) {
 }
 
 /// Stands for a role, works while it leads, and stands again, until the node is stopped. `winds_down`: the work ends by
-/// itself when it is told to; otherwise it is dropped.
+/// itself when it is told to; otherwise it is dropped. `clock` is the node's: notes tell of deadlines on the host's.
 ///
 /// # Errors
 /// If it cannot stand.
@@ -71,17 +73,37 @@ pub async fn campaign(
     role: String,
     pen: NoteWriter,
     fence: Fence,
+    clock: Arc<WrongClock>,
     winds_down: bool,
 ) -> Result<(), tenure::Error> {
     let candidate = node.candidate(&role).await?;
     while let Some(tenure) = candidate.elected().await {
-        let (pen, fence) = (pen.clone(), fence.clone());
-        let work = move |lead: Lead| work(TenureWork::begin(lead, pen), fence, winds_down);
+        let (pen, fence, clock) = (pen.clone(), fence.clone(), clock.clone());
+        let work = move |lead: Lead| work(TenureWork::begin(lead, pen, clock), fence, winds_down);
         match tenure.hold(work).await {
             WorkOutcome::Completed(()) | WorkOutcome::Lost(_) => {}
         }
     }
     Ok(())
+}
+
+/// The task that the leader of a role of the same name runs, and how often.
+pub const TICKS: &str = "ticks";
+pub(crate) const TICK: Duration = Duration::from_millis(500);
+
+/// Runs a task of which every tick is noted, until the node is stopped.
+///
+/// # Errors
+/// If it cannot stand for the role.
+pub async fn ticks(node: Node, pen: NoteWriter) -> Result<(), tenure::Error> {
+    let settings = TaskSettings::every(TICKS, TICK).expect("a name and a span that can be");
+    let task = Task::new(settings, move |run| {
+        let (task, tick, token) = (run.task().to_string(), run.tick().as_micros(), run.token().get());
+        pen.note(NoteKind::Ticked { task, tick, token });
+        std::future::ready(Ok::<(), std::convert::Infallible>(()))
+    });
+    let schedule = Schedule::new().task(task.expect("its settings can be"));
+    schedule.expect("there is one task").lead(node.candidate(TICKS)).await
 }
 
 async fn work(working: TenureWork, fence: Fence, winds_down: bool) {
@@ -116,11 +138,12 @@ async fn acts(working: &TenureWork, fence: &Fence) {
 struct TenureWork {
     lead: Lead,
     pen: NoteWriter,
+    clock: Arc<WrongClock>,
 }
 
 impl TenureWork {
-    fn begin(lead: Lead, pen: NoteWriter) -> Self {
-        let working = Self { lead, pen };
+    fn begin(lead: Lead, pen: NoteWriter, clock: Arc<WrongClock>) -> Self {
+        let working = Self { lead, pen, clock };
         working.note(true);
         working
     }
@@ -137,7 +160,7 @@ impl TenureWork {
     fn act(&self) -> bool {
         let t = lease_nanos();
         let leads = self.lead.check();
-        let until = self.lead.deadline().as_nanos();
+        let until = self.clock.to_host(self.lead.deadline().as_nanos());
         let (role, token) = (self.lead.role().to_string(), self.lead.token().get());
         self.pen.note_at(t, NoteKind::Act { role, token, leads, until });
         leads

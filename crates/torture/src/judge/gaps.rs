@@ -42,7 +42,7 @@ pub(super) fn gaps(case: &JudgeCase, tenures: &[ObservedTenure]) -> Vec<Gap> {
     for (role, led) in roles {
         let free = Spans::of([case.terms.expected]).without(&Spans::of(led));
         let paused =
-            faults(case, |on| matches!(on, FaultScope::Role(of) if of == role) || *on == FaultScope::Store);
+            faults(case, |on| matches!(on, FaultScope::Role(of) if of == role) || on.is_store());
         for span in free.iter() {
             found.push(gap(role, span, &paused, &nodes));
         }
@@ -97,7 +97,7 @@ fn faults(case: &JudgeCase, on: impl Fn(&FaultScope) -> bool) -> Spans {
     let (recovery, reconnect) = (nanos(case.terms.recovery), nanos(case.terms.reconnect));
     let those = case.injected.iter().filter(|fault| on(&fault.on));
     Spans::of(those.map(|fault| {
-        let lasting = fault.destroys || matches!(fault.on, FaultScope::Node(_));
+        let lasting = fault.destroys || matches!(fault.on, FaultScope::Node(_) | FaultScope::Servers);
         (fault.from, fault.to.saturating_add(if lasting { recovery } else { reconnect }))
     }))
 }
