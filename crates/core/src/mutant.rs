@@ -111,12 +111,14 @@ pub enum Mutant {
     TransferUndone,
     /// A leader that was asked to step down claims the role again at once.
     StepDownForgotten,
+    /// Timers stand still while the machine is suspended. (The simulator bends the timers.)
+    TimersSleep,
 }
 
 #[cfg(feature = "mutants")]
 impl Mutant {
     /// Every mutant.
-    pub const ALL: [Self; 50] = [
+    pub const ALL: [Self; 51] = [
         Self::FollowersRenew,
         Self::UnconditionalRenew,
         Self::UnconditionalRelease,
@@ -167,5 +169,6 @@ impl Mutant {
         Self::WeakeningIgnored,
         Self::TransferUndone,
         Self::StepDownForgotten,
+        Self::TimersSleep,
     ];
 }

@@ -42,6 +42,7 @@ pub enum FaultKind {
     Clocks,
     Rates,
     Mixed,
+    Programs,
     Neighbour,
 }
 
@@ -62,7 +63,7 @@ pub(crate) enum FaultGroup {
 }
 
 /// Every kind: its group, its name, and what it does.
-const TABLE: [(FaultKind, FaultGroup, &str, &str); 37] = [
+const TABLE: [(FaultKind, FaultGroup, &str, &str); 38] = [
     (FaultKind::Kill, FaultGroup::Process, "kill", "kill -9, started again later"),
     (FaultKind::FreezeShort, FaultGroup::Process, "freeze-short", "SIGSTOP for less than the ttl"),
     (FaultKind::FreezeLong, FaultGroup::Process, "freeze-long", "SIGSTOP for more than the ttl"),
@@ -115,6 +116,12 @@ const TABLE: [(FaultKind, FaultGroup, &str, &str); 37] = [
     (FaultKind::Rates, FaultGroup::Clock, "rates", "lease clocks fast or slow by up to 1 %, from any origin"),
     (FaultKind::Mixed, FaultGroup::Config, "mixed", "nodes with different settings"),
     (
+        FaultKind::Programs,
+        FaultGroup::Config,
+        "programs",
+        "two nodes also run a command under `tenure run`, and an agent with a client",
+    ),
+    (
         FaultKind::Neighbour,
         FaultGroup::Neighbour,
         "neighbour",
@@ -151,7 +158,7 @@ impl FaultKind {
     /// Whether it holds from the beginning to the end, and is not done at some instant.
     #[must_use]
     pub fn is_condition(self) -> bool {
-        matches!(self, Self::Clocks | Self::Rates | Self::Mixed | Self::Neighbour)
+        matches!(self, Self::Clocks | Self::Rates | Self::Mixed | Self::Programs | Self::Neighbour)
     }
 }
 

@@ -22,7 +22,7 @@ use crate::neighbour::Neighbour;
 use crate::plan::{FaultTarget, Plan, PlannedFault};
 use crate::pool::NodePool;
 use crate::target::{AttackOutcome, AttackedServer, TargetStore};
-use crate::{ROLES, StopSignal, TortureSettings, fence, member::name, workload};
+use crate::{ROLES, StopSignal, TortureSettings, fence, member::name, programs, workload};
 use tenure_process::clock::lease_now;
 
 /// How often chores are looked at, and after how many looks notes are read.
@@ -299,7 +299,9 @@ impl<'a> FaultInjector<'a> {
     fn read(&mut self) -> Result<(), Error> {
         let notes = self.tail.read_on().map_err(|error| Error::Failed(format!("the notes: {error}")))?;
         for note in &notes {
-            if let NoteKind::Act { role, leads: true, .. } = &note.what {
+            if let NoteKind::Act { role, leads: true, .. } = &note.what
+                && (0..ROLES).any(|index| member::role(index) == *role)
+            {
                 self.leaders.insert(role.clone(), (note.node.clone(), note.t));
             }
         }
@@ -313,15 +315,44 @@ impl<'a> FaultInjector<'a> {
             self.pool.forget(&key);
             self.exited.push((key.clone(), words));
             if let Some(node) = (0..self.settings.nodes).find(|node| name(*node) == key) {
-                self.start(node)?;
+                self.start_node(node)?;
+            }
+            if let Some(node) = (0..self.settings.nodes).find(|node| programs::names(&name(*node)).contains(&key)) {
+                self.start_programs(node, Some(&key))?;
             }
         }
         Ok(())
     }
 
+    /// Starts a node, and what belongs to it.
     fn start(&mut self, node: usize) -> Result<(), Error> {
+        self.start_node(node)?;
+        self.start_programs(node, None)
+    }
+
+    fn start_node(&mut self, node: usize) -> Result<(), Error> {
         let member = self.member(node);
-        self.pool.start(&name(node), &member)
+        self.pool.start(&name(node), member)
+    }
+
+    /// Starts the programs of a node, or one of them.
+    fn start_programs(&mut self, node: usize, only: Option<&String>) -> Result<(), Error> {
+        if node >= programs::NODES || !self.conditions.contains(&FaultKind::Programs) {
+            return Ok(());
+        }
+        let member = self.member(node);
+        for (key, args) in programs::of(&member)? {
+            if only.is_none_or(|only| *only == key) {
+                self.pool.start_program(&key, &args)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Every process of a node.
+    fn processes(&self, node: usize) -> Vec<String> {
+        let node = name(node);
+        programs::names(&node).into_iter().chain([node]).collect()
     }
 
     /// How a node takes part this time: another start may have other settings and another wrong clock.
@@ -391,24 +422,26 @@ impl<'a> FaultInjector<'a> {
         let from = lease_now();
         let fault_end = match kind {
             FaultKind::Kill => {
-                self.pool.kill(&key).await;
+                for process in self.processes(node) {
+                    self.pool.kill(&process).await;
+                }
                 FaultEnd::Start(node)
             }
             FaultKind::FreezeShort | FaultKind::FreezeLong => {
-                self.pool.freeze(&key);
+                self.processes(node).iter().for_each(|process| self.pool.freeze(process));
                 FaultEnd::Thaw(node)
             }
             FaultKind::Suspend => {
-                self.pool.freeze(&key);
+                self.processes(node).iter().for_each(|process| self.pool.freeze(process));
                 FaultEnd::Resume(node)
             }
             FaultKind::Starve => {
-                self.pool.starve(&key, lasts);
+                self.processes(node).iter().for_each(|process| self.pool.starve(process, lasts));
                 FaultEnd::Rest(node)
             }
             FaultKind::Twin => {
                 let twin = self.member(node);
-                self.pool.start(&format!("{key}-twin"), &twin)?;
+                self.pool.start(&format!("{key}-twin"), twin)?;
                 FaultEnd::EndTwin(node)
             }
             FaultKind::DropHints => {
@@ -462,7 +495,7 @@ impl<'a> FaultInjector<'a> {
                     node
                 }
                 FaultEnd::Thaw(node) => {
-                    self.pool.thaw(&name(node));
+                    self.thaw(node);
                     node
                 }
                 FaultEnd::Resume(node) => {
@@ -489,12 +522,16 @@ impl<'a> FaultInjector<'a> {
         Ok(())
     }
 
+    fn thaw(&self, node: usize) {
+        self.processes(node).iter().for_each(|process| self.pool.thaw(process));
+    }
+
     /// A machine that was suspended goes on. Its timers know nothing of the time in between.
     fn resume(&self, node: usize, since: u64) {
         let file = member::suspended(self.dir.path(), &name(node));
         let before: u64 = std::fs::read_to_string(&file).ok().and_then(|text| text.parse().ok()).unwrap_or(0);
         let _ = std::fs::write(&file, (before + lease_now().saturating_sub(since)).to_string());
-        self.pool.thaw(&name(node));
+        self.thaw(node);
     }
 
     fn finished(&mut self, AttackOutcome { injected, failed }: AttackOutcome) {

@@ -27,6 +27,7 @@ mod neighbour;
 pub mod plan;
 mod pool;
 pub mod process;
+mod programs;
 pub mod proxy;
 pub mod recorder;
 pub mod servers;

@@ -13,7 +13,8 @@ use tokio::task::JoinSet;
 
 use crate::Error;
 use crate::clock::{ClockError, WrongClock};
-use crate::{ROLES, fence};
+use crate::programs::ProgramOptions;
+use crate::{ROLES, fence, programs};
 
 /// How one is to take part.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -29,6 +30,15 @@ pub(crate) struct MemberOptions {
     pub(crate) on_disconnect: bool,
     /// How wrong its clocks are.
     pub(crate) clock: ClockError,
+}
+
+/// What a process of the torture is.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Part {
+    Node(MemberOptions),
+    Command(ProgramOptions),
+    Client(ProgramOptions),
 }
 
 /// A part of a ttl, in whole tenths, so that it stays a whole number of milliseconds.
@@ -72,10 +82,16 @@ pub(crate) fn suspended(dir: &std::path::Path, node: &str) -> PathBuf {
 /// # Errors
 /// If the options are wrong, or the node cannot take part.
 pub async fn main(options: &str) -> Result<(), Error> {
+    match serde_json::from_str(options).map_err(|error| Error::Usage(error.to_string()))? {
+        Part::Node(member) => node(member).await,
+        Part::Command(options) => programs::command(&options),
+        Part::Client(options) => programs::client(&options),
+    }
+}
+
+async fn node(member: MemberOptions) -> Result<(), Error> {
     // Frozen ones must go with the torture too, which only a kill from the kernel achieves.
     set_parent_process_death_signal(Some(Signal::KILL)).map_err(|error| Error::Failed(error.to_string()))?;
-    let member: MemberOptions =
-        serde_json::from_str(options).map_err(|error| Error::Usage(error.to_string()))?;
     let failed =
         |error: std::io::Error| Error::Failed(format!("cannot write notes: {error}; free some disk space"));
     let notes_to = NoteWriter::in_dir(&member.dir, &member.name, member.life).map_err(failed)?;

@@ -32,7 +32,8 @@ const INJECTOR: &str = "injector";
 pub(super) fn gaps(case: &JudgeCase, tenures: &[ObservedTenure]) -> Vec<Gap> {
     let mut roles: BTreeMap<&str, Vec<Span>> =
         case.terms.roles.iter().map(|role| (role.as_str(), Vec::new())).collect();
-    for tenure in tenures {
+    let all = roles.is_empty();
+    for tenure in tenures.iter().filter(|tenure| all || case.terms.roles.contains(&tenure.role)) {
         let spans = roles.entry(&tenure.role).or_default();
         // An instant is a span too.
         spans.extend(tenure.led.map(|(from, to)| (from, to.max(from + 1))));
