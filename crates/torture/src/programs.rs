@@ -53,19 +53,17 @@ pub(crate) fn of(node: &MemberOptions) -> Result<Vec<(String, Vec<String>)>, Err
         let options = ProgramOptions { name: name.to_owned(), life: node.life, dir: node.dir.clone() };
         serde_json::to_string(&part(options)).map_err(|error| failed(&error))
     };
-    let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<String>>();
-    let ttl = format!("{}ms", node.ttl.as_millis());
-    let store = ["--store", &node.store, "--namespace", &node.namespace];
-    let (command, stream) = (part(&run, Part::Command)?, part(&client, Part::Client)?);
-    let running = ["run", "--quiet", "--role", COMMAND, "--node", &run, "--ttl", &ttl, "--drain", "1s", "--"];
-    let running = [&store[..], &running, &[&binary.to_string_lossy(), "torture", "--member", &command]].concat();
+    let words = |words: &[&[&str]]| words.concat().into_iter().map(str::to_owned).collect::<Vec<String>>();
+    let store: &[&str] = &["--store", &node.store, "--namespace", &node.namespace];
+    let (ttl, binary) = (format!("{}ms", node.ttl.as_millis()), binary.to_string_lossy());
+    let command = part(&run, Part::Command)?;
+    let running: &[&str] = &["run", "--quiet", "--role", COMMAND, "--node", &run, "--ttl", &ttl, "--drain", "1s"];
+    let running = words(&[store, running, &["--", &binary, "torture", "--member", &command]]);
     let (timing, socket) = (format!("timing.ttl={ttl}"), socket(&node.dir, &client));
-    let serving = ["agent", "--node", &agent, "--set", &timing, "--socket", &socket.to_string_lossy()];
-    Ok(vec![
-        (run, words(&running)),
-        (agent, words(&[&store[..], &serving].concat())),
-        (client, words(&["torture", "--member", &stream])),
-    ])
+    let serving: &[&str] = &["agent", "--node", &agent, "--set", &timing, "--socket", &socket.to_string_lossy()];
+    let serving = words(&[store, serving]);
+    let campaigning = words(&[&["torture", "--member", &part(&client, Part::Client)?]]);
+    Ok(vec![(run, running), (agent, serving), (client, campaigning)])
 }
 
 /// How the processes beside a node are called.

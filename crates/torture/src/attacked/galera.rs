@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tempfile::TempDir;
 
-use super::sql::SqlFaults;
+use super::sql::{SqlFaults, holds, status};
 use super::{FaultResult, until};
 use crate::fault::FaultKind;
 use crate::judge::FaultScope;
@@ -17,14 +17,6 @@ const MEMBERS: usize = 3;
 
 /// Galera's own switch for tests: the member neither sends nor hears anything in its group.
 const CUT: [&str; 2] = ["gmcast.isolate=0", "gmcast.isolate=1"];
-
-/// Fails unless the member is one of all, and takes statements.
-const READY: &str = "BEGIN NOT ATOMIC
-    DECLARE size, ready VARCHAR(9);
-    SELECT VARIABLE_VALUE INTO size FROM information_schema.GLOBAL_STATUS WHERE VARIABLE_NAME = 'wsrep_cluster_size';
-    SELECT VARIABLE_VALUE INTO ready FROM information_schema.GLOBAL_STATUS WHERE VARIABLE_NAME = 'wsrep_ready';
-    IF size <> '3' OR ready <> 'ON' THEN SIGNAL SQLSTATE '45000'; END IF;
-END";
 
 /// A running cluster.
 pub(super) struct Galera {
@@ -46,8 +38,10 @@ impl Galera {
     }
 
     fn is_whole(&self) -> FaultResult {
+        let (size, ready) = (status("wsrep_cluster_size"), status("wsrep_ready"));
+        let whole = format!("{size} = '{MEMBERS}' AND {ready} = 'ON'");
         until("the cluster has all its members", || {
-            self.members.iter().all(|member| MariaDb::rule(member, READY).is_ok())
+            self.members.iter().all(|member| holds(member, &whole))
         })
     }
 

@@ -1,11 +1,11 @@
 //! MariaDB with one replica that confirms each write, behind one address that leads to the primary.
 
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::time::Duration;
 
 use tempfile::TempDir;
 
-use super::sql::SqlFaults;
+use super::sql::{SqlFaults, holds, mariadb, status};
 use super::{FaultResult, run_with, until};
 use crate::fault::FaultKind;
 use crate::judge::FaultScope;
@@ -28,22 +28,9 @@ const SETTINGS: &[&str] = &[
     "--slave-net-timeout=2",
 ];
 
-/// Fails unless each write is confirmed by the replica.
-const CONFIRMED: &str = "BEGIN NOT ATOMIC
-    DECLARE confirms, replicas VARCHAR(9);
-    SELECT VARIABLE_VALUE INTO confirms FROM information_schema.GLOBAL_STATUS
-        WHERE VARIABLE_NAME = 'rpl_semi_sync_master_status';
-    SELECT VARIABLE_VALUE INTO replicas FROM information_schema.GLOBAL_STATUS
-        WHERE VARIABLE_NAME = 'rpl_semi_sync_master_clients';
-    IF confirms <> 'ON' OR replicas <> '1' THEN SIGNAL SQLSTATE '45000'; END IF;
-END";
-
-/// Fails unless the replica has applied all that it was sent.
-const APPLIED: &str = "BEGIN NOT ATOMIC
-    IF NOT EXISTS (SELECT 1 FROM information_schema.PROCESSLIST
-        WHERE COMMAND = 'Slave_SQL' AND STATE LIKE 'Slave has read all relay log%')
-    THEN SIGNAL SQLSTATE '45000'; END IF;
-END";
+/// The replica has applied all that it was sent.
+const APPLIED: &str = "EXISTS (SELECT 1 FROM information_schema.PROCESSLIST
+    WHERE COMMAND = 'Slave_SQL' AND STATE LIKE 'Slave has read all relay log%')";
 
 /// A running pair.
 pub(super) struct SemiSync {
@@ -91,9 +78,12 @@ impl SemiSync {
 
     /// A write makes the server look whether it is confirmed.
     fn is_confirmed(&self) -> FaultResult {
+        let (confirms, replicas) =
+            (status("rpl_semi_sync_master_status"), status("rpl_semi_sync_master_clients"));
+        let confirmed = format!("{confirms} = 'ON' AND {replicas} = '1'");
         until("the replica confirms each write", || {
             let asked = MariaDb::rule(&self.primary, "CREATE OR REPLACE TABLE written (one INT)");
-            asked.and_then(|()| MariaDb::rule(&self.primary, CONFIRMED)).is_ok()
+            asked.is_ok() && holds(&self.primary, &confirmed)
         })
     }
 
@@ -110,7 +100,7 @@ impl SemiSync {
         self.link.heal();
         let Some(replica) = self.replica.take() else { return Err("there is no replica".to_owned()) };
         MariaDb::rule(&replica, "STOP REPLICA IO_THREAD")?;
-        until("the replica has applied what it was sent", || MariaDb::rule(&replica, APPLIED).is_ok())?;
+        until("the replica has applied what it was sent", || holds(&replica, APPLIED))?;
         MariaDb::rule(&replica, "STOP REPLICA; RESET REPLICA ALL; SET GLOBAL read_only = 0")?;
         self.front.lead_to(replica.address());
         self.link.lead_to(replica.address());
@@ -174,17 +164,11 @@ impl AttackedServer for SemiSync {
 
 /// Everything that a server has, and where in its log that was.
 fn copy(from: &Mysql, to: &Mysql) -> FaultResult {
-    let client = |program: &str, server: &Mysql| {
-        let mut command = Command::new(program);
-        command.args(["--no-defaults", "--protocol=tcp", "-h", "127.0.0.1", "-u", "root"]);
-        command.args(["-P", &server.port().to_string()]);
-        command
-    };
     let failed = |error: std::io::Error| format!("mariadb-dump: {error}; is the client installed?");
-    let mut dump = client("mariadb-dump", from);
+    let mut dump = mariadb("mariadb-dump", from);
     dump.args(["--single-transaction", "--master-data=1", "--gtid", "--databases", mysql::DATABASE]);
     let mut dump = dump.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().map_err(failed)?;
-    let mut load = client("mariadb", to);
+    let mut load = mariadb("mariadb", to);
     load.args(["--init-command", "SET SESSION sql_log_bin = 0"]);
     let loaded = run_with(load, dump.stdout.take().map_or_else(Stdio::null, Stdio::from));
     if loaded.is_err() {
