@@ -17,7 +17,7 @@ pub struct ClockError {
     pub rate_ppm: i32,
     /// What the lease clock shows when it is made, in nanoseconds.
     pub origin: u64,
-    /// How wrong the time of day is, in seconds.
+    /// How wrong the time of day is, in microseconds.
     pub wall: i64,
 }
 
@@ -76,7 +76,7 @@ impl Clock for WrongClock {
 
     fn wall(&self) -> Timestamp {
         let wall = self.lease.wall().as_micros();
-        Timestamp::from_micros(wall.saturating_add_signed(self.error.wall * 1_000_000))
+        Timestamp::from_micros(wall.saturating_add_signed(self.error.wall))
     }
 
     fn fault(&self) -> bool {
@@ -132,7 +132,7 @@ mod tests {
     #[test]
     fn a_deadline_on_a_wrong_clock_is_told_on_the_hosts() {
         for rate_ppm in [-300_000, -9_900, 0, 9_900, 300_000] {
-            let error = ClockError { rate_ppm, origin: 77, wall: -3_600 };
+            let error = ClockError { rate_ppm, origin: 77, wall: -3_600_000_000 };
             let clock = WrongClock::new(error, None);
             let (before, shown, after) = (lease_nanos(), clock.now().as_nanos(), lease_nanos());
             let told = clock.to_host(shown);

@@ -87,6 +87,7 @@ impl TortureRecord {
             wind_down: Duration::from_secs(5) + self.settings.allowance,
             expected: self.expected,
             roles: (0..ROLES).map(member::role).collect(),
+            tokens_rise: self.class == Class::C && self.settings.tokens_rise(),
         };
         // A read that shows what was so a moment ago is as good as any, where the store says that it may.
         let counts = |note: &&Note| !(self.reads_lag && matches!(note.what, NoteKind::Read { .. }));
@@ -367,7 +368,8 @@ impl<'a> FaultInjector<'a> {
             _ => self.settings.ttl,
         };
         let has = |kind: FaultKind| self.conditions.contains(&kind);
-        let wall = random.i64(-3_600..=3_600) * i64::from(has(FaultKind::Clocks));
+        let most = self.settings.wall_error();
+        let wall = random.i64(-most..=most);
         let rate = if has(FaultKind::Rates) { draw_rate(&mut random) } else { host_clock() };
         let clock = ClockError { wall, ..rate };
         MemberOptions {

@@ -284,6 +284,7 @@ impl Round {
             wind_down: Duration::from_secs(5),
             expected: (self.began, notes.last().map_or(0, |note| note.t)),
             roles: Vec::new(),
+            tokens_rise: false,
         };
         judge::judge(&JudgeCase { notes, injected: self.injected.clone(), terms })
     }

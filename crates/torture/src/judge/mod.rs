@@ -96,6 +96,8 @@ pub struct JudgeTerms {
     pub wind_down: Duration,
     /// When the fault injector began, and when it had healed everything: the time in which leaders are expected.
     pub expected: (u64, u64),
+    /// Whether tokens rise whatever the store lost.
+    pub tokens_rise: bool,
     /// The roles that must be led, whether a leader of them was ever seen or not; without names, all that were seen. Of others
     /// only safety is judged.
     pub roles: Vec<String>,

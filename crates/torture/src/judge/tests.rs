@@ -57,6 +57,7 @@ fn case(parts: &[Vec<Note>], injected: Vec<InjectedFault>, end: u64) -> JudgeCas
         wind_down: Duration::from_millis(500),
         expected: (0, end * MS),
         roles: Vec::new(),
+        tokens_rise: false,
     };
     JudgeCase { notes, injected, terms }
 }
@@ -490,4 +491,20 @@ fn no_tick_is_lost() {
     let lost = [kept, vec![ledger(500, 1_080, 12), ledger(900, 1_100, 14)]].concat();
     let flushed = vec![fault("flush", 450, 460, FaultScope::Store, true)];
     judge(&case(&[lost], flushed, 0)).assert_sound();
+}
+
+/// On class C with wall clocks that agree no loss lets a token fall, or be given twice.
+#[test]
+fn where_tokens_rise_whatever_is_lost_no_loss_excuses_one() {
+    let lost = || vec![fault("failover", 400, 450, FaultScope::Store, true)];
+    let parts = [
+        [tenure("a", 9, 0, 400), tenure("b", 3, 600, 900)].concat(),
+        vec![fenced(300, "a", 2, true), fenced(600, "b", 2, true)],
+    ];
+    for (notes, wrong) in parts.into_iter().zip([ViolationKind::Token, ViolationKind::SharedToken]) {
+        let mut case = case(&[notes], lost(), 0);
+        judge(&case).assert_sound();
+        case.terms.tokens_rise = true;
+        assert_eq!(wrongs(&judge(&case)), [wrong]);
+    }
 }

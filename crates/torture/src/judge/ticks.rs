@@ -32,7 +32,9 @@ pub(super) fn lost(notes: &[Note]) -> Vec<Violation> {
             ledgers.insert(task, (note, *tick, *accounted));
             continue;
         };
-        let passed = tick.saturating_sub(from) / (*every).max(1);
+        // A ledger begins between two ticks.
+        let every = (*every).max(1);
+        let passed = (tick / every).saturating_sub(from / every);
         let gained = accounted.saturating_sub(known);
         if *tick < from || (passed == gained && *accounted >= known) {
             // One that went back for good is found when it has come as far again.

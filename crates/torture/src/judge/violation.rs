@@ -101,9 +101,10 @@ impl Violation {
             let over = fault.to.saturating_add(recovery);
             let (begun, between) = (fault.from <= self.span.1, over >= self.since);
             match self.wrong {
-                ViolationKind::Token
-                | ViolationKind::SharedToken
-                | ViolationKind::TickTwice
+                ViolationKind::Token | ViolationKind::SharedToken => {
+                    begun && between && !case.terms.tokens_rise
+                }
+                ViolationKind::TickTwice
                 | ViolationKind::TickLost
                 | ViolationKind::Register => begun && between,
                 ViolationKind::TwoLeaders | ViolationKind::TwoWorkers => {
