@@ -300,8 +300,12 @@ mod tests {
         for ttl in [Timing::MIN_TTL, Timing::FAST_TTL, Timing::RELAXED_TTL, ms(30_000), Timing::MAX_TTL] {
             for takeover in [Takeover::Strict, Takeover::OnDisconnect] {
                 for rate_error_ppm in [None, Some(10_000), Some(100_000)] {
-                    let settings =
-                        TimingSettings { ttl: Some(ttl), takeover, rate_error_ppm, ..TimingSettings::default() };
+                    let settings = TimingSettings {
+                        ttl: Some(ttl),
+                        takeover,
+                        rate_error_ppm,
+                        ..TimingSettings::default()
+                    };
                     let timing = Timing::new(&settings);
                     assert!(timing.is_ok(), "{ttl:?} {takeover:?} {rate_error_ppm:?}: {timing:?}");
                 }

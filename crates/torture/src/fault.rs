@@ -218,7 +218,10 @@ mod tests {
     fn groups_and_single_faults_are_chosen_and_nothing_destroys_by_default() {
         assert!(chosen(&[]).unwrap().iter().all(|kind| kind.group() != FaultGroup::Destroy));
         assert_eq!(chosen(&["all".into()]).unwrap().len(), TABLE.len());
-        assert_eq!(chosen(&["clock".into(), "kill".into()]).unwrap(), [FaultKind::Kill, FaultKind::Clocks, FaultKind::Rates]);
+        assert_eq!(
+            chosen(&["clock".into(), "kill".into()]).unwrap(),
+            [FaultKind::Kill, FaultKind::Clocks, FaultKind::Rates]
+        );
         let Err(Error::Usage(why)) = chosen(&["kil".into()]) else { panic!("it must be refused") };
         assert!(
             why.contains("cannot inject \"kil\": no such fault") && why.contains("freeze-short"),

@@ -202,7 +202,8 @@ impl<'a> FaultInjector<'a> {
         let notes_to = NoteWriter::in_dir(dir.path(), "injector", 0).map_err(failed)?;
         let disk = std::fs::File::create(dir.path().join("disk")).map_err(failed)?;
         let meter = StallMeter::start(&notes_to, Some(disk));
-        let ledgers = note_ledgers(Operator::new(store.clone(), namespace.clone(), "torture"), notes_to.clone());
+        let ledgers =
+            note_ledgers(Operator::new(store.clone(), namespace.clone(), "torture"), notes_to.clone());
         let probes = [tokio::spawn(probe(store.clone(), namespace.clone(), notes_to)), tokio::spawn(ledgers)];
         fence::serve(dir.path()).map_err(failed)?;
         Ok(Self {
@@ -310,16 +311,19 @@ impl<'a> FaultInjector<'a> {
         Ok(())
     }
 
-    /// Processes never end by themselves. One that did is told at the end, and started again.
+    /// Nodes never end by themselves. One that did is told at the end, and started again. Programs may, where the store refuses
+    /// them for good as they start, and are only started again.
     fn restart_exited(&mut self) -> Result<(), Error> {
         for (key, words) in self.pool.exited() {
             self.pool.forget(&key);
+            let is_program = |node: &usize| programs::names(&name(*node)).contains(&key);
+            if let Some(node) = (0..self.settings.nodes).find(is_program) {
+                self.start_programs(node, Some(&key))?;
+                continue;
+            }
             self.exited.push((key.clone(), words));
             if let Some(node) = (0..self.settings.nodes).find(|node| name(*node) == key) {
                 self.start_node(node)?;
-            }
-            if let Some(node) = (0..self.settings.nodes).find(|node| programs::names(&name(*node)).contains(&key)) {
-                self.start_programs(node, Some(&key))?;
             }
         }
         Ok(())
@@ -536,8 +540,8 @@ impl<'a> FaultInjector<'a> {
         self.thaw(node);
     }
 
-    fn finished(&mut self, AttackOutcome { injected, failed }: AttackOutcome) {
-        self.store_busy &= !injected.on.is_store();
+    fn finished(&mut self, AttackOutcome { injected, of_store, failed }: AttackOutcome) {
+        self.store_busy &= !of_store;
         self.failed.extend(failed);
         self.injected.push(injected);
     }
@@ -549,7 +553,7 @@ impl<'a> FaultInjector<'a> {
         let operator = self.operator.clone();
         self.tasks.spawn(async move {
             let injected = operate(operator, inject, node).await;
-            Ok(AttackOutcome { injected, failed: None })
+            Ok(AttackOutcome { injected, of_store: false, failed: None })
         });
     }
 

@@ -30,7 +30,8 @@ impl NodePool {
 
     /// Starts a process. To be called on the main thread: it dies with the thread that started it.
     pub(crate) fn start(&mut self, key: &str, member: MemberOptions) -> Result<(), Error> {
-        let how = serde_json::to_string(&Part::Node(member)).map_err(|error| Error::Failed(error.to_string()))?;
+        let how =
+            serde_json::to_string(&Part::Node(member)).map_err(|error| Error::Failed(error.to_string()))?;
         self.start_program(key, &["torture".to_owned(), "--member".to_owned(), how])
     }
 

@@ -57,10 +57,12 @@ pub(crate) fn of(node: &MemberOptions) -> Result<Vec<(String, Vec<String>)>, Err
     let store: &[&str] = &["--store", &node.store, "--namespace", &node.namespace];
     let (ttl, binary) = (format!("{}ms", node.ttl.as_millis()), binary.to_string_lossy());
     let command = part(&run, Part::Command)?;
-    let running: &[&str] = &["run", "--quiet", "--role", COMMAND, "--node", &run, "--ttl", &ttl, "--drain", "1s"];
+    let running: &[&str] =
+        &["run", "--quiet", "--role", COMMAND, "--node", &run, "--ttl", &ttl, "--drain", "1s"];
     let running = words(&[store, running, &["--", &binary, "torture", "--member", &command]]);
     let (timing, socket) = (format!("timing.ttl={ttl}"), socket(&node.dir, &client));
-    let serving: &[&str] = &["agent", "--node", &agent, "--set", &timing, "--socket", &socket.to_string_lossy()];
+    let serving: &[&str] =
+        &["agent", "--node", &agent, "--set", &timing, "--socket", &socket.to_string_lossy()];
     let serving = words(&[store, serving]);
     let campaigning = words(&[&["torture", "--member", &part(&client, Part::Client)?]]);
     Ok(vec![(run, running), (agent, serving), (client, campaigning)])
@@ -151,11 +153,13 @@ fn campaign(socket: &Path, lease: &Lease) -> std::io::Result<()> {
     let mut agent = UnixStream::connect(socket)?;
     // Of the older version, whose answers come as they are and not in chunks.
     agent.write_all(
-        format!("GET /v1/campaign/{CLIENT} HTTP/1.0\r\nHost: localhost\r\nTenure-Request: true\r\n\r\n").as_bytes(),
+        format!("GET /v1/campaign/{CLIENT} HTTP/1.0\r\nHost: localhost\r\nTenure-Request: true\r\n\r\n")
+            .as_bytes(),
     )?;
     for line in BufReader::new(agent).lines() {
         let line = line?;
-        let Some(event) = line.strip_prefix("data:").and_then(|text| serde_json::from_str::<Value>(text).ok())
+        let Some(event) =
+            line.strip_prefix("data:").and_then(|text| serde_json::from_str::<Value>(text).ok())
         else {
             continue;
         };

@@ -58,6 +58,8 @@ pub(crate) trait AttackedServer: Send {
 #[derive(Debug)]
 pub(crate) struct AttackOutcome {
     pub(crate) injected: InjectedFault,
+    /// Whether it was the store that was attacked.
+    pub(crate) of_store: bool,
     /// What it was to be and why it could not be, if it could not.
     pub(crate) failed: Option<(FaultKind, String)>,
 }
@@ -166,15 +168,8 @@ impl TargetStore {
                 Ok(()) => (kind.name(), format!("{} of the store", kind.name())),
                 Err(_) => (NOT_DONE, format!("{} of the store, which could not be done", kind.name())),
             };
-            let injected = InjectedFault {
-                kind: name.into(),
-                what,
-                from,
-                to: lease_now(),
-                on,
-                destroys,
-            };
-            AttackOutcome { injected, failed: struck.err().map(|why| (kind, why)) }
+            let injected = InjectedFault { kind: name.into(), what, from, to: lease_now(), on, destroys };
+            AttackOutcome { injected, of_store: true, failed: struck.err().map(|why| (kind, why)) }
         })
         .await
     }

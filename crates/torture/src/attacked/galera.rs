@@ -40,9 +40,7 @@ impl Galera {
     fn is_whole(&self) -> FaultResult {
         let (size, ready) = (status("wsrep_cluster_size"), status("wsrep_ready"));
         let whole = format!("{size} = '{MEMBERS}' AND {ready} = 'ON'");
-        until("the cluster has all its members", || {
-            self.members.iter().all(|member| holds(member, &whole))
-        })
+        until("the cluster has all its members", || self.members.iter().all(|member| holds(member, &whole)))
     }
 
     fn cut(&self, is_cut: bool) -> FaultResult {

@@ -32,6 +32,9 @@ const SETTINGS: &[&str] = &[
 const APPLIED: &str = "EXISTS (SELECT 1 FROM information_schema.PROCESSLIST
     WHERE COMMAND = 'Slave_SQL' AND STATE LIKE 'Slave has read all relay log%')";
 
+/// How long to wait before the primary is asked again: a client is a process, and each write waits for the replica.
+const SELDOM: Duration = Duration::from_millis(200);
+
 /// A running pair.
 pub(super) struct SemiSync {
     /// The primary, and its replica unless that is down.
@@ -83,7 +86,11 @@ impl SemiSync {
         let confirmed = format!("{confirms} = 'ON' AND {replicas} = '1'");
         until("the replica confirms each write", || {
             let asked = MariaDb::rule(&self.primary, "CREATE OR REPLACE TABLE written (one INT)");
-            asked.is_ok() && holds(&self.primary, &confirmed)
+            let confirmed = asked.is_ok() && holds(&self.primary, &confirmed);
+            if !confirmed {
+                std::thread::sleep(SELDOM);
+            }
+            confirmed
         })
     }
 
@@ -119,9 +126,14 @@ impl AttackedServer for SemiSync {
         &[StoreKill, StoreFreeze, MemberKill, MemberFreeze, MemberCut, Failover]
     }
 
-    /// A node that comes to another server takes that for a sign of loss.
+    /// A node that comes to another server takes that for a sign of loss. Without its replica the primary waits for a moment, and
+    /// goes on.
     fn scope(&self, kind: FaultKind) -> FaultScope {
-        if kind == FaultKind::Failover { FaultScope::Servers } else { FaultScope::Store }
+        match kind {
+            FaultKind::Failover => FaultScope::Servers,
+            FaultKind::StoreKill | FaultKind::StoreFreeze => FaultScope::Store,
+            _ => FaultScope::Nothing,
+        }
     }
 
     fn has_lost(&self, kind: FaultKind) -> bool {

@@ -193,7 +193,8 @@ pub(super) fn mariadb(program: &str, server: &Mysql) -> Command {
 /// Whether a condition holds there.
 pub(super) fn holds(server: &Mysql, condition: &str) -> bool {
     let mut command = mariadb("mariadb", server);
-    let statement = format!("BEGIN NOT ATOMIC IF NOT ({condition}) THEN SIGNAL SQLSTATE '45000'; END IF; END//");
+    let statement =
+        format!("BEGIN NOT ATOMIC IF NOT ({condition}) THEN SIGNAL SQLSTATE '45000'; END IF; END//");
     command.args(["--delimiter=//", "-e", &statement]);
     run(command).is_ok()
 }

@@ -42,8 +42,7 @@ pub(super) fn gaps(case: &JudgeCase, tenures: &[ObservedTenure]) -> Vec<Gap> {
     let mut found = Vec::new();
     for (role, led) in roles {
         let free = Spans::of([case.terms.expected]).without(&Spans::of(led));
-        let paused =
-            faults(case, |on| matches!(on, FaultScope::Role(of) if of == role) || on.is_store());
+        let paused = faults(case, |on| matches!(on, FaultScope::Role(of) if of == role) || on.is_store());
         for span in free.iter() {
             found.push(gap(role, span, &paused, &nodes));
         }

@@ -51,7 +51,7 @@ pub enum FaultScope {
 
 impl FaultScope {
     /// Whether it is the store that suffers.
-    pub(crate) fn is_store(&self) -> bool {
+    fn is_store(&self) -> bool {
         matches!(self, Self::Store | Self::Servers)
     }
 }

@@ -471,7 +471,8 @@ fn a_tick_is_run_once() {
     // A store that lost the entry in between may have it run again; one that had lost something long before, or that fell over and
     // lost nothing, may not.
     let after = |at: u64, on: FaultScope, destroys: bool| {
-        let notes: Vec<Note> = twice.iter().cloned().map(|note| Note { t: note.t + 5_000 * MS, ..note }).collect();
+        let notes: Vec<Note> =
+            twice.iter().cloned().map(|note| Note { t: note.t + 5_000 * MS, ..note }).collect();
         wrongs(&judge(&case(&[notes], vec![fault("failover", at, at, on, destroys)], 0)))
     };
     assert_eq!(after(5_500, FaultScope::Store, true), []);
@@ -481,7 +482,8 @@ fn a_tick_is_run_once() {
 
 #[test]
 fn no_tick_is_lost() {
-    let kept = vec![ledger(100, 1_000, 5), ledger(200, 1_050, 10), ledger(300, 1_040, 9), ledger(400, 1_060, 11)];
+    let kept =
+        vec![ledger(100, 1_000, 5), ledger(200, 1_050, 10), ledger(300, 1_040, 9), ledger(400, 1_060, 11)];
     judge(&case(std::slice::from_ref(&kept), vec![], 0)).assert_sound();
     for (tick, accounted) in [(1_080, 12), (1_070, 13), (1_060, 5)] {
         let lost = [kept.clone(), vec![ledger(500, tick, accounted)]].concat();

@@ -104,9 +104,9 @@ impl Violation {
                 ViolationKind::Token | ViolationKind::SharedToken => {
                     begun && between && !case.terms.tokens_rise
                 }
-                ViolationKind::TickTwice
-                | ViolationKind::TickLost
-                | ViolationKind::Register => begun && between,
+                ViolationKind::TickTwice | ViolationKind::TickLost | ViolationKind::Register => {
+                    begun && between
+                }
                 ViolationKind::TwoLeaders | ViolationKind::TwoWorkers => {
                     begun && between && self.span.1 <= over
                 }
