@@ -6,7 +6,7 @@
 
 use std::future::Future;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use futures_util::future::BoxFuture;
@@ -35,18 +35,27 @@ pub fn recorded(store: SharedStore, pen: &NoteWriter, hints_off: Option<PathBuf>
     Arc::new(Recorder::new(store, pen.clone(), hints_off))
 }
 
-/// Starts a node that notes what it tells. Its store should be [`recorded`].
+/// Starts a node that notes what it tells. Its store should be [`recorded`]. What it tells before it has started is noted when it
+/// has: one that could not start, and is tried again in the same process, counts its events anew.
 ///
 /// # Errors
 /// If it does not start.
 pub async fn start(builder: NodeBuilder, pen: &NoteWriter) -> Result<Node, tenure::Error> {
-    let own = pen.clone();
-    let node = builder.listen(move |event| note_event(&own, event)).start().await?;
+    let (own, early) = (pen.clone(), Arc::new(Mutex::new(Some(Vec::new()))));
+    let held = early.clone();
+    let listener = move |event: &Event| match &mut *held.lock().unwrap_or_else(PoisonError::into_inner) {
+        Some(early) => early.push((lease_nanos(), event.clone())),
+        None => note_event(&own, lease_nanos(), event),
+    };
+    let node = builder.listen(listener).start().await?;
+    let mut early = early.lock().unwrap_or_else(PoisonError::into_inner);
+    early.take().into_iter().flatten().for_each(|(t, event)| note_event(pen, t, &event));
+    drop(early);
     pen.note(NoteKind::Joined { ttl: u64::try_from(node.timing().ttl.as_millis()).unwrap_or(u64::MAX) });
     Ok(node)
 }
 
-fn note_event(pen: &NoteWriter, event: &Event) {
+fn note_event(pen: &NoteWriter, t: u64, event: &Event) {
     let (token, more) = match &event.kind {
         EventKind::Elected { token, .. } => (Some(*token), String::new()),
         EventKind::Draining { token, reason, .. } | EventKind::Lost { token, reason, .. } => {
@@ -60,7 +69,7 @@ fn note_event(pen: &NoteWriter, event: &Event) {
     let name = serde_json::to_value(&event.kind).ok();
     let name = name.and_then(|value| Some(value.get("event")?.as_str()?.to_owned())).unwrap_or_default();
     let (role, token) = (event.kind.role().map(ToString::to_string), token.map(tenure::Token::get));
-    pen.note(NoteKind::Told { sequence: event.sequence, event: name, role, token, more });
+    pen.note_at(t, NoteKind::Told { sequence: event.sequence, event: name, role, token, more });
 }
 
 /// Stands for a role, works while it leads, and stands again, until the node is stopped. `winds_down`: the work ends by
