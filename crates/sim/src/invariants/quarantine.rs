@@ -90,8 +90,8 @@ impl Quarantine {
     }
 
     fn is_on_top(&self, pid: Pid, write: &Write) -> bool {
-        let own = self.claimed.get(&pid).into_iter().flat_map(BTreeMap::values).flatten();
-        own.into_iter().any(|claim| Some(claim.version) == write.expect)
+        let mut own = self.claimed.get(&pid).into_iter().flat_map(BTreeMap::values).flatten();
+        own.any(|claim| Some(claim.version) == write.expect)
     }
 
     fn note_claim(&mut self, sent: SentBatch<'_>, write: &Write) {
