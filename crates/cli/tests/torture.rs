@@ -88,6 +88,20 @@ fn on_mariadb() {
     was_hostile(&round("mysql", KIND, "5"));
 }
 
+/// Three members that all take writes; nodes follow when theirs is gone.
+#[test]
+fn on_galera() {
+    let all = round("galera", "kill,member-kill,member-freeze,member-cut,config", "9");
+    assert!(all.contains("ticks:      ") && all.contains("none twice, none lost"), "{all}");
+}
+
+/// Every other fail-over loses nothing, and every other one what the replica lacked.
+#[test]
+fn on_a_semi_synchronous_pair() {
+    let all = round("mysql-pair", "kill,failover,member-kill,member-cut", "10");
+    assert!(all.contains("(class B)"), "{all}");
+}
+
 /// Three members, which are killed, frozen and cut off, one or all of them.
 #[test]
 fn on_peers() {

@@ -115,12 +115,14 @@ pub enum Mutant {
     RestedSessionLed,
     /// A standby that follows the beats of a session counts from when the last one was due.
     ExpelFromExpected,
+    /// Timers stand still while the machine is suspended. (The simulator bends the timers.)
+    TimersSleep,
 }
 
 #[cfg(feature = "mutants")]
 impl Mutant {
     /// Every mutant.
-    pub const ALL: [Self; 52] = [
+    pub const ALL: [Self; 53] = [
         Self::FollowersRenew,
         Self::UnconditionalRenew,
         Self::UnconditionalRelease,
@@ -173,5 +175,6 @@ impl Mutant {
         Self::StepDownForgotten,
         Self::RestedSessionLed,
         Self::ExpelFromExpected,
+        Self::TimersSleep,
     ];
 }

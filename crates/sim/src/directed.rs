@@ -63,6 +63,10 @@ pub(crate) fn aim(settings: &mut SimSettings, mutant: Mutant, base: Instant) {
             add(settings, &[(Fault::Partition, 10)]);
         }
         Mutant::ClockReadOrder => add(settings, &[(Fault::Pause, 20)]),
+        Mutant::TimersSleep => {
+            only(settings, LivenessLockKind::None, &[(Fault::Suspend, 1)]);
+            settings.target_leaders = true;
+        }
         Mutant::DropEndsStrict => only(settings, LivenessLockKind::Disconnect, &[(Fault::FalseEvidence, 1)]),
         Mutant::ForgotIgnored => add(settings, &[(Fault::FalseLossReport, 10)]),
         Mutant::LossUnaudited

@@ -25,6 +25,8 @@ pub enum SimEvent {
     WorkStops(WorkId),
     /// The watchdog checks the deadline of some work.
     Watchdog(WorkId),
+    /// The work of a machine that was suspended has had a moment to be stopped.
+    Covered(WorkId),
     /// A liveness lock is released.
     Release(SessionId),
     /// A node that was down starts again.

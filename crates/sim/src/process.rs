@@ -45,6 +45,8 @@ pub struct Process {
     pub last_reading: Time,
     /// It froze because its machine sleeps.
     pub asleep: bool,
+    /// Since when it runs.
+    pub running_since: Instant,
     /// How many losses of the store it has heard of.
     pub losses_heard: usize,
     /// Wakes without any time in between: an engine that spins is a fault.
@@ -70,6 +72,7 @@ impl Process {
             clock_bend: 0,
             last_reading: Time::from_nanos(0),
             asleep: false,
+            running_since: 0,
             losses_heard: 0,
             spins: 0,
         }

@@ -73,7 +73,7 @@ impl LeaseClock {
     /// The largest error of its rate to reckon with, in millionths.
     #[must_use]
     pub fn rate_error_ppm(&self) -> u32 {
-        if cfg!(target_os = "linux") { 10_000 } else { 100_000 }
+        tenure_core::Timing::DEFAULT_RATE_ERROR_PPM
     }
 }
 

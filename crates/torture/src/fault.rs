@@ -9,6 +9,7 @@ pub enum FaultKind {
     Kill,
     FreezeShort,
     FreezeLong,
+    Suspend,
     Starve,
     Refuse,
     Reset,
@@ -39,7 +40,9 @@ pub enum FaultKind {
     Drain,
     Twin,
     Clocks,
+    Rates,
     Mixed,
+    Programs,
     Neighbour,
 }
 
@@ -60,10 +63,16 @@ pub(crate) enum FaultGroup {
 }
 
 /// Every kind: its group, its name, and what it does.
-const TABLE: [(FaultKind, FaultGroup, &str, &str); 35] = [
+const TABLE: [(FaultKind, FaultGroup, &str, &str); 38] = [
     (FaultKind::Kill, FaultGroup::Process, "kill", "kill -9, started again later"),
     (FaultKind::FreezeShort, FaultGroup::Process, "freeze-short", "SIGSTOP for less than the ttl"),
     (FaultKind::FreezeLong, FaultGroup::Process, "freeze-long", "SIGSTOP for more than the ttl"),
+    (
+        FaultKind::Suspend,
+        FaultGroup::Process,
+        "suspend",
+        "SIGSTOP for about the ttl, which the lease clock counts and the timers do not",
+    ),
     (FaultKind::Starve, FaultGroup::Process, "starve", "a tenth of the processor"),
     (FaultKind::Refuse, FaultGroup::Link, "refuse", "new connections refused, open ones reset"),
     (FaultKind::Reset, FaultGroup::Link, "reset", "open connections reset"),
@@ -109,7 +118,14 @@ const TABLE: [(FaultKind, FaultGroup, &str, &str); 35] = [
     (FaultKind::Drain, FaultGroup::Operator, "drain", "an operator drains a node"),
     (FaultKind::Twin, FaultGroup::Operator, "twin", "a second process with the name of a node"),
     (FaultKind::Clocks, FaultGroup::Clock, "clocks", "wall clocks wrong by up to an hour"),
+    (FaultKind::Rates, FaultGroup::Clock, "rates", "lease clocks fast or slow by up to 1 %, from any origin"),
     (FaultKind::Mixed, FaultGroup::Config, "mixed", "nodes with different settings"),
+    (
+        FaultKind::Programs,
+        FaultGroup::Config,
+        "programs",
+        "two nodes also run a command under `tenure run`, and an agent with a client",
+    ),
     (
         FaultKind::Neighbour,
         FaultGroup::Neighbour,
@@ -147,7 +163,7 @@ impl FaultKind {
     /// Whether it holds from the beginning to the end, and is not done at some instant.
     #[must_use]
     pub fn is_condition(self) -> bool {
-        matches!(self, Self::Clocks | Self::Mixed | Self::Neighbour)
+        matches!(self, Self::Clocks | Self::Rates | Self::Mixed | Self::Programs | Self::Neighbour)
     }
 }
 
@@ -207,7 +223,10 @@ mod tests {
     fn groups_and_single_faults_are_chosen_and_nothing_destroys_by_default() {
         assert!(chosen(&[]).unwrap().iter().all(|kind| kind.group() != FaultGroup::Destroy));
         assert_eq!(chosen(&["all".into()]).unwrap().len(), TABLE.len());
-        assert_eq!(chosen(&["clock".into(), "kill".into()]).unwrap(), [FaultKind::Kill, FaultKind::Clocks]);
+        assert_eq!(
+            chosen(&["clock".into(), "kill".into()]).unwrap(),
+            [FaultKind::Kill, FaultKind::Clocks, FaultKind::Rates]
+        );
         let Err(Error::Usage(why)) = chosen(&["kil".into()]) else { panic!("it must be refused") };
         assert!(
             why.contains("cannot inject \"kil\": no such fault") && why.contains("freeze-short"),

@@ -14,6 +14,7 @@ use tenure::{Name, Operator, SharedStore};
 use tokio::task::{JoinHandle, JoinSet};
 
 use crate::Error;
+use crate::clock::ClockError;
 use crate::fault::{FaultGroup, FaultKind};
 use crate::links::Links;
 use crate::member::{self, MemberOptions};
@@ -21,7 +22,7 @@ use crate::neighbour::Neighbour;
 use crate::plan::{FaultTarget, Plan, PlannedFault};
 use crate::pool::NodePool;
 use crate::target::{AttackOutcome, AttackedServer, TargetStore};
-use crate::{ROLES, StopSignal, TortureSettings, fence, member::name};
+use crate::{ROLES, StopSignal, TortureSettings, fence, member::name, programs, workload};
 use tenure_process::clock::lease_now;
 
 /// How often chores are looked at, and after how many looks notes are read.
@@ -56,6 +57,8 @@ pub struct TortureRecord {
     pub acts: u64,
     /// The faults.
     pub injected: Vec<InjectedFault>,
+    /// Whether reads of the store may show what was so a moment ago.
+    pub reads_lag: bool,
     /// When leaders were expected.
     pub expected: (u64, u64),
     /// Processes that ended by themselves, with the last line of their log.
@@ -84,8 +87,12 @@ impl TortureRecord {
             wind_down: Duration::from_secs(5) + self.settings.allowance,
             expected: self.expected,
             roles: (0..ROLES).map(member::role).collect(),
+            tokens_rise: self.class == Class::C && self.settings.tokens_rise(),
         };
-        judge::judge(&JudgeCase { notes: self.notes.clone(), injected: self.injected.clone(), terms })
+        // A read that shows what was so a moment ago is as good as any, where the store says that it may.
+        let counts = |note: &&Note| !(self.reads_lag && matches!(note.what, NoteKind::Read { .. }));
+        let notes = self.notes.iter().filter(counts).cloned().collect();
+        judge::judge(&JudgeCase { notes, injected: self.injected.clone(), terms })
     }
 }
 
@@ -123,7 +130,7 @@ pub async fn torture(
     injector.pool.kill_all().await;
     // An attack that still goes on has the servers in its hands, and whoever leaves now leaves them behind.
     while injector.tasks.join_next().await.is_some() {}
-    injector.probe.abort();
+    injector.probes.iter().for_each(JoinHandle::abort);
     injector.operator.store().close().await;
     injector.read()?;
     left?;
@@ -136,6 +143,7 @@ pub async fn torture(
 enum FaultEnd {
     Start(usize),
     Thaw(usize),
+    Resume(usize),
     HealLink(usize),
     EndTwin(usize),
     Hear(usize),
@@ -170,7 +178,8 @@ struct FaultInjector<'a> {
     exited: Vec<(String, String)>,
     expected: (u64, u64),
     observer: &'a mut dyn TortureObserver,
-    probe: JoinHandle<()>,
+    /// What asks the store, over and over.
+    probes: [JoinHandle<()>; 2],
     neighbour: Option<Neighbour>,
     /// Stall measurements, for as long as the torture lasts.
     _meter: StallMeter,
@@ -193,12 +202,14 @@ impl<'a> FaultInjector<'a> {
         let notes_to = NoteWriter::in_dir(dir.path(), "injector", 0).map_err(failed)?;
         let disk = std::fs::File::create(dir.path().join("disk")).map_err(failed)?;
         let meter = StallMeter::start(&notes_to, Some(disk));
-        let probe = tokio::spawn(probe(store.clone(), namespace.clone(), notes_to));
+        let ledgers =
+            note_ledgers(Operator::new(store.clone(), namespace.clone(), "torture"), notes_to.clone());
+        let probes = [tokio::spawn(probe(store.clone(), namespace.clone(), notes_to)), tokio::spawn(ledgers)];
         fence::serve(dir.path()).map_err(failed)?;
         Ok(Self {
             settings: settings.clone(),
             pool: NodePool::new(dir.path()),
-            links: Links::to(&target.url, settings.nodes),
+            links: Links::to(&target.urls, settings.nodes),
             tail: NoteReader::of(dir.path()),
             operator: Operator::new(store, namespace.clone(), "torture"),
             observer,
@@ -219,7 +230,7 @@ impl<'a> FaultInjector<'a> {
             leaders: BTreeMap::new(),
             exited: Vec::new(),
             expected: (0, 0),
-            probe,
+            probes,
             neighbour: None,
             _meter: meter,
         })
@@ -290,7 +301,9 @@ impl<'a> FaultInjector<'a> {
     fn read(&mut self) -> Result<(), Error> {
         let notes = self.tail.read_on().map_err(|error| Error::Failed(format!("the notes: {error}")))?;
         for note in &notes {
-            if let NoteKind::Act { role, leads: true, .. } = &note.what {
+            if let NoteKind::Act { role, leads: true, .. } = &note.what
+                && (0..ROLES).any(|index| member::role(index) == *role)
+            {
                 self.leaders.insert(role.clone(), (note.node.clone(), note.t));
             }
         }
@@ -298,21 +311,53 @@ impl<'a> FaultInjector<'a> {
         Ok(())
     }
 
-    /// Processes never end by themselves. One that did is told at the end, and started again.
+    /// Nodes never end by themselves. One that did is told at the end, and started again. Programs may, where the store refuses
+    /// them for good as they start, and are only started again.
     fn restart_exited(&mut self) -> Result<(), Error> {
         for (key, words) in self.pool.exited() {
             self.pool.forget(&key);
+            let is_program = |node: &usize| programs::names(&name(*node)).contains(&key);
+            if let Some(node) = (0..self.settings.nodes).find(is_program) {
+                self.start_programs(node, Some(&key))?;
+                continue;
+            }
             self.exited.push((key.clone(), words));
             if let Some(node) = (0..self.settings.nodes).find(|node| name(*node) == key) {
-                self.start(node)?;
+                self.start_node(node)?;
             }
         }
         Ok(())
     }
 
+    /// Starts a node, and what belongs to it.
     fn start(&mut self, node: usize) -> Result<(), Error> {
+        self.start_node(node)?;
+        self.start_programs(node, None)
+    }
+
+    fn start_node(&mut self, node: usize) -> Result<(), Error> {
         let member = self.member(node);
-        self.pool.start(&name(node), &member)
+        self.pool.start(&name(node), member)
+    }
+
+    /// Starts the programs of a node, or one of them.
+    fn start_programs(&mut self, node: usize, only: Option<&String>) -> Result<(), Error> {
+        if node >= programs::NODES || !self.conditions.contains(&FaultKind::Programs) {
+            return Ok(());
+        }
+        let member = self.member(node);
+        for (key, args) in programs::of(&member)? {
+            if only.is_none_or(|only| *only == key) {
+                self.pool.start_program(&key, &args)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Every process of a node.
+    fn processes(&self, node: usize) -> Vec<String> {
+        let node = name(node);
+        programs::names(&node).into_iter().chain([node]).collect()
     }
 
     /// How a node takes part this time: another start may have other settings and another wrong clock.
@@ -326,7 +371,11 @@ impl<'a> FaultInjector<'a> {
             1 if mixed => member::LONGER.apply(self.settings.ttl),
             _ => self.settings.ttl,
         };
-        let hour = random.i64(-3_600..=3_600);
+        let has = |kind: FaultKind| self.conditions.contains(&kind);
+        let most = self.settings.wall_error();
+        let wall = random.i64(-most..=most);
+        let rate = if has(FaultKind::Rates) { draw_rate(&mut random) } else { host_clock() };
+        let clock = ClockError { wall, ..rate };
         MemberOptions {
             name: name(node),
             life: self.starts,
@@ -335,7 +384,7 @@ impl<'a> FaultInjector<'a> {
             namespace: self.namespace.to_string(),
             ttl,
             on_disconnect: mixed && random.u8(0..3) == 0,
-            wall: if self.conditions.contains(&FaultKind::Clocks) { hour } else { 0 },
+            clock,
         }
     }
 
@@ -379,20 +428,26 @@ impl<'a> FaultInjector<'a> {
         let from = lease_now();
         let fault_end = match kind {
             FaultKind::Kill => {
-                self.pool.kill(&key).await;
+                for process in self.processes(node) {
+                    self.pool.kill(&process).await;
+                }
                 FaultEnd::Start(node)
             }
             FaultKind::FreezeShort | FaultKind::FreezeLong => {
-                self.pool.freeze(&key);
+                self.processes(node).iter().for_each(|process| self.pool.freeze(process));
                 FaultEnd::Thaw(node)
             }
+            FaultKind::Suspend => {
+                self.processes(node).iter().for_each(|process| self.pool.freeze(process));
+                FaultEnd::Resume(node)
+            }
             FaultKind::Starve => {
-                self.pool.starve(&key, lasts);
+                self.processes(node).iter().for_each(|process| self.pool.starve(process, lasts));
                 FaultEnd::Rest(node)
             }
             FaultKind::Twin => {
                 let twin = self.member(node);
-                self.pool.start(&format!("{key}-twin"), &twin)?;
+                self.pool.start(&format!("{key}-twin"), twin)?;
                 FaultEnd::EndTwin(node)
             }
             FaultKind::DropHints => {
@@ -446,7 +501,11 @@ impl<'a> FaultInjector<'a> {
                     node
                 }
                 FaultEnd::Thaw(node) => {
-                    self.pool.thaw(&name(node));
+                    self.thaw(node);
+                    node
+                }
+                FaultEnd::Resume(node) => {
+                    self.resume(node, self.injected[index].from);
                     node
                 }
                 FaultEnd::HealLink(node) => {
@@ -469,8 +528,20 @@ impl<'a> FaultInjector<'a> {
         Ok(())
     }
 
-    fn finished(&mut self, AttackOutcome { injected, failed }: AttackOutcome) {
-        self.store_busy &= injected.on != FaultScope::Store;
+    fn thaw(&self, node: usize) {
+        self.processes(node).iter().for_each(|process| self.pool.thaw(process));
+    }
+
+    /// A machine that was suspended goes on. Its timers know nothing of the time in between.
+    fn resume(&self, node: usize, since: u64) {
+        let file = member::suspended(self.dir.path(), &name(node));
+        let before: u64 = std::fs::read_to_string(&file).ok().and_then(|text| text.parse().ok()).unwrap_or(0);
+        let _ = std::fs::write(&file, (before + lease_now().saturating_sub(since)).to_string());
+        self.thaw(node);
+    }
+
+    fn finished(&mut self, AttackOutcome { injected, of_store, failed }: AttackOutcome) {
+        self.store_busy &= !of_store;
         self.failed.extend(failed);
         self.injected.push(injected);
     }
@@ -482,7 +553,7 @@ impl<'a> FaultInjector<'a> {
         let operator = self.operator.clone();
         self.tasks.spawn(async move {
             let injected = operate(operator, inject, node).await;
-            Ok(AttackOutcome { injected, failed: None })
+            Ok(AttackOutcome { injected, of_store: false, failed: None })
         });
     }
 
@@ -548,6 +619,7 @@ impl<'a> FaultInjector<'a> {
             store: self.target.name(),
             about: self.target.about,
             class: self.target.class,
+            reads_lag: self.target.reads_lag,
             unable,
             failed: self.failed,
             acts: self.pile.acts(),
@@ -559,6 +631,18 @@ impl<'a> FaultInjector<'a> {
             cut_short,
         }
     }
+}
+
+/// Fast or slow, as much as a clock may be or less.
+fn draw_rate(random: &mut fastrand::Rng) -> ClockError {
+    const MOST: i32 = 9_900;
+    let between = random.i32(-MOST..=MOST);
+    let rate_ppm = random.choice([-MOST, MOST, between]).expect("there are three");
+    ClockError { rate_ppm, origin: random.u64(1 << 30..1 << 50), wall: 0 }
+}
+
+fn host_clock() -> ClockError {
+    ClockError { origin: lease_now(), ..ClockError::default() }
 }
 
 fn later(at: u64, span: Duration) -> u64 {
@@ -631,6 +715,24 @@ async fn undo_operator_actions(operator: &Operator) -> bool {
 async fn retry<T, A: Future<Output = Result<T, tenure::Error>>>(ask: impl Fn() -> A) {
     while matches!(ask().await, Err(tenure::Error::Store(_) | tenure::Error::Contended(_))) {
         tokio::time::sleep(TICK).await;
+    }
+}
+
+/// Writes down what the ledger of the ticks says, over and over.
+async fn note_ledgers(operator: Operator, notes_to: NoteWriter) {
+    let task = Name::new(workload::TICKS).expect("a name");
+    loop {
+        let t = lease_now();
+        if let Ok(records) = operator.tasks(Some(&task)).await {
+            for record in records {
+                let totals = record.totals;
+                let accounted = totals.runs + totals.missed + totals.skipped + record.owed.len() as u64;
+                let (task, tick) = (record.task.to_string(), record.tick.as_micros());
+                let every = u64::try_from(workload::TICK.as_micros()).unwrap_or(u64::MAX);
+                notes_to.note_at(t, NoteKind::Ledger { task, tick, every, accounted });
+            }
+        }
+        tokio::time::sleep(Duration::from_secs(1)).await;
     }
 }
 

@@ -14,6 +14,7 @@
 //! [`attacked::PRIVATE_SERVERS`].
 
 pub mod attacked;
+pub mod clock;
 mod error;
 pub mod fault;
 mod fence;
@@ -27,6 +28,7 @@ mod neighbour;
 pub mod plan;
 mod pool;
 pub mod process;
+mod programs;
 pub mod proxy;
 pub mod recorder;
 pub mod servers;

@@ -10,34 +10,31 @@ use crate::fault::FaultKind;
 /// Links for each node, if the store is reached over any.
 #[derive(Debug)]
 pub(crate) struct Links {
-    url: String,
-    /// Where the hosts and the ports stand in it.
-    place: Option<std::ops::Range<usize>>,
+    /// Of each node.
+    urls: Vec<String>,
     /// For each node, one to each server.
     proxies: Vec<Vec<Proxy>>,
 }
 
 impl Links {
-    /// Links for so many nodes to the servers in that URL.
-    pub(crate) fn to(url: &str, nodes: usize) -> Self {
-        let servers = servers(url).unwrap_or_default();
-        let proxies = if servers.is_empty() { 0 } else { nodes };
-        let each = |_| servers.iter().map(|server| Proxy::to(*server)).collect();
-        Self { url: url.to_owned(), place: place(url), proxies: (0..proxies).map(each).collect() }
+    /// Links for so many nodes to the servers in those URLs, which they take in turn.
+    pub(crate) fn to(urls: &[String], nodes: usize) -> Self {
+        let urls: Vec<String> = urls.iter().cycle().take(nodes).cloned().collect();
+        let link = |url: &String| {
+            let servers = servers(url).unwrap_or_default();
+            servers.iter().map(|server| Proxy::to(*server)).collect()
+        };
+        Self { proxies: urls.iter().map(link).collect(), urls }
     }
 
     /// The URL that a node is given.
     pub(crate) fn url(&self, node: usize) -> String {
-        match (self.proxies.get(node), &self.place) {
-            (Some(proxies), Some(place)) => {
-                let mut url = self.url.clone();
-                let addresses: Vec<String> =
-                    proxies.iter().map(|proxy| proxy.address().to_string()).collect();
-                url.replace_range(place.clone(), &addresses.join(","));
-                url
-            }
-            _ => self.url.clone(),
+        let (mut url, proxies) = (self.urls[node].clone(), &self.proxies[node]);
+        if let Some(place) = place(&url).filter(|_| !proxies.is_empty()) {
+            let addresses: Vec<String> = proxies.iter().map(|proxy| proxy.address().to_string()).collect();
+            url.replace_range(place, &addresses.join(","));
         }
+        url
     }
 
     /// Troubles the links of a node.

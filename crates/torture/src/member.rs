@@ -8,12 +8,13 @@ use crate::judge::{NoteWriter, StallMeter};
 use crate::workload;
 use rustix::process::{Signal, set_parent_process_death_signal};
 use serde::{Deserialize, Serialize};
-use tenure::clock::{Clock, LeaseClock, SuspendTimer};
-use tenure::{Node, SharedStore, Takeover, Time, Timestamp};
+use tenure::{Node, SharedStore, Takeover};
 use tokio::task::JoinSet;
 
 use crate::Error;
-use crate::{ROLES, fence};
+use crate::clock::{ClockError, WrongClock};
+use crate::programs::ProgramOptions;
+use crate::{ROLES, fence, programs};
 
 /// How one is to take part.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -27,8 +28,17 @@ pub(crate) struct MemberOptions {
     pub(crate) namespace: String,
     pub(crate) ttl: Duration,
     pub(crate) on_disconnect: bool,
-    /// How wrong its wall clock is, in seconds.
-    pub(crate) wall: i64,
+    /// How wrong its clocks are.
+    pub(crate) clock: ClockError,
+}
+
+/// What a process of the torture is.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Part {
+    Node(MemberOptions),
+    Command(ProgramOptions),
+    Client(ProgramOptions),
 }
 
 /// A part of a ttl, in whole tenths, so that it stays a whole number of milliseconds.
@@ -62,21 +72,33 @@ pub(crate) fn hints_off(dir: &std::path::Path, node: &str) -> PathBuf {
     dir.join(format!("{node}.hints-off"))
 }
 
+/// The file that has for how long the machine of a node has been suspended.
+pub(crate) fn suspended(dir: &std::path::Path, node: &str) -> PathBuf {
+    dir.join(format!("{node}.suspended"))
+}
+
 /// Takes part until it is killed. `options` is the JSON that the injector passes to the process.
 ///
 /// # Errors
 /// If the options are wrong, or the node cannot take part.
 pub async fn main(options: &str) -> Result<(), Error> {
+    match serde_json::from_str(options).map_err(|error| Error::Usage(error.to_string()))? {
+        Part::Node(member) => node(member).await,
+        Part::Command(options) => programs::command(&options),
+        Part::Client(options) => programs::client(&options),
+    }
+}
+
+async fn node(member: MemberOptions) -> Result<(), Error> {
     // Frozen ones must go with the torture too, which only a kill from the kernel achieves.
     set_parent_process_death_signal(Some(Signal::KILL)).map_err(|error| Error::Failed(error.to_string()))?;
-    let member: MemberOptions =
-        serde_json::from_str(options).map_err(|error| Error::Usage(error.to_string()))?;
     let failed =
         |error: std::io::Error| Error::Failed(format!("cannot write notes: {error}; free some disk space"));
     let notes_to = NoteWriter::in_dir(&member.dir, &member.name, member.life).map_err(failed)?;
     let _meter = StallMeter::start(&notes_to, None);
     let store = open(&member, &notes_to).await;
-    let clock = Arc::new(WrongWall { lease: LeaseClock::new(), seconds: member.wall });
+    let suspended = suspended(&member.dir, &member.name);
+    let clock = Arc::new(WrongClock::new(member.clock, Some(suspended)));
     let settings = tenure::TimingSettings {
         ttl: Some(member.ttl),
         takeover: if member.on_disconnect { Takeover::OnDisconnect } else { Takeover::Strict },
@@ -103,9 +125,11 @@ pub async fn main(options: &str) -> Result<(), Error> {
             role(number),
             notes_to.clone(),
             fence.clone(),
+            clock.clone(),
             winds_down,
         ));
     }
+    campaigns.spawn(workload::ticks(node.clone(), notes_to.clone()));
     while let Some(ended) = campaigns.join_next().await {
         ended.map_err(|error| Error::Failed(error.to_string()))??;
     }
@@ -122,30 +146,5 @@ async fn open(member: &MemberOptions, notes_to: &NoteWriter) -> SharedStore {
             }
             Err(_) => tokio::time::sleep(Duration::from_millis(50)).await,
         }
-    }
-}
-
-/// A clock that is right about leases, and wrong about the time of day.
-#[derive(Debug)]
-struct WrongWall {
-    lease: LeaseClock,
-    seconds: i64,
-}
-
-impl Clock for WrongWall {
-    fn now(&self) -> Time {
-        self.lease.now()
-    }
-
-    fn wall(&self) -> Timestamp {
-        Timestamp::from_micros(self.lease.wall().as_micros().saturating_add_signed(self.seconds * 1_000_000))
-    }
-
-    fn fault(&self) -> bool {
-        self.lease.fault()
-    }
-
-    fn alarm(&self) -> Option<Box<dyn SuspendTimer>> {
-        self.lease.alarm()
     }
 }

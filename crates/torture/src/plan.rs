@@ -104,6 +104,7 @@ fn lasts(kind: FaultKind) -> (f64, f64) {
         FaultKind::Kill => (0.1, 1.5),
         FaultKind::FreezeShort => (0.2, 0.7),
         FaultKind::FreezeLong => (1.3, LONGEST),
+        FaultKind::Suspend => (0.6, 1.8),
         FaultKind::Reset
         | FaultKind::CutReply
         | FaultKind::Transfer

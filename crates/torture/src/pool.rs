@@ -9,7 +9,7 @@ use rustix::process::Signal;
 use tokio::process::Child;
 
 use crate::Error;
-use crate::member::MemberOptions;
+use crate::member::{MemberOptions, Part};
 use crate::process::{NodeProcess, last_line};
 
 /// How a starved process gets a tenth of the processor.
@@ -29,9 +29,16 @@ impl NodePool {
     }
 
     /// Starts a process. To be called on the main thread: it dies with the thread that started it.
-    pub(crate) fn start(&mut self, key: &str, member: &MemberOptions) -> Result<(), Error> {
-        let how = serde_json::to_string(member).map_err(|error| Error::Failed(error.to_string()))?;
-        let started = NodeProcess::start(key, &["torture", "--member", &how], &self.log(key), Stdio::null())?;
+    pub(crate) fn start(&mut self, key: &str, member: MemberOptions) -> Result<(), Error> {
+        let how =
+            serde_json::to_string(&Part::Node(member)).map_err(|error| Error::Failed(error.to_string()))?;
+        self.start_program(key, &["torture".to_owned(), "--member".to_owned(), how])
+    }
+
+    /// Starts another process of this binary.
+    pub(crate) fn start_program(&mut self, key: &str, args: &[String]) -> Result<(), Error> {
+        let args: Vec<&str> = args.iter().map(String::as_str).collect();
+        let started = NodeProcess::start(key, &args, &self.log(key), Stdio::null())?;
         self.running.insert(key.to_owned(), started);
         Ok(())
     }

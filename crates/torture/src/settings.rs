@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::Error;
-use crate::fault::FaultKind;
+use crate::fault::{FaultGroup, FaultKind};
 use crate::member;
 
 /// How many roles there are.
@@ -35,6 +35,18 @@ impl TortureSettings {
     #[must_use]
     pub fn longest_ttl(&self) -> Duration {
         if self.kinds.contains(&FaultKind::Mixed) { member::LONGER.apply(self.ttl) } else { self.ttl }
+    }
+
+    /// How wrong wall clocks may be, in microseconds: by an hour; with an even seed they agree.
+    pub(crate) fn wall_error(&self) -> i64 {
+        let wrong = self.kinds.contains(&FaultKind::Clocks);
+        if wrong && !self.seed.is_multiple_of(2) { 3_600_000_000 } else { i64::from(wrong) * 5_000 }
+    }
+
+    /// Whether tokens rise whatever a store of class C lost: if wall clocks agree, and nobody destroys data by hand.
+    pub(crate) fn tokens_rise(&self) -> bool {
+        let destroys = |kind: &FaultKind| kind.group() == FaultGroup::Destroy;
+        self.wall_error() < 10_000 && !self.kinds.iter().any(destroys)
     }
 
     /// A leader that died is replaced within this.

@@ -17,6 +17,10 @@ use tenure_process::clock::lease_now;
 pub(crate) trait AttackedServer: Send {
     /// Where nodes find it.
     fn url(&self) -> String;
+    /// One for each way in, if there are several: nodes take them in turn.
+    fn urls(&self) -> Vec<String> {
+        vec![self.url()]
+    }
     /// What can be done to it.
     fn able(&self) -> &'static [FaultKind];
     /// Whether its data is on a disk that can be full.
@@ -28,6 +32,18 @@ pub(crate) trait AttackedServer: Send {
     fn inject(&mut self, kind: FaultKind, lasts: Duration) -> FaultResult;
     /// Undoes it, however much of it was done. May be asked again if it could not.
     fn heal(&mut self, kind: FaultKind) -> FaultResult;
+    /// What cannot be expected while this is done, and after.
+    fn scope(&self, _: FaultKind) -> FaultScope {
+        FaultScope::Store
+    }
+    /// Whether what was just done may have lost what was acknowledged.
+    fn has_lost(&self, kind: FaultKind) -> bool {
+        kind == FaultKind::Failover || kind.group() == FaultGroup::Destroy
+    }
+    /// Whether a read may show what was so a moment ago.
+    fn reads_lag(&self) -> bool {
+        false
+    }
     /// Whether it has come to rest: what it acknowledges now it does not forget by itself.
     fn is_settled(&self) -> bool {
         true
@@ -42,6 +58,8 @@ pub(crate) trait AttackedServer: Send {
 #[derive(Debug)]
 pub(crate) struct AttackOutcome {
     pub(crate) injected: InjectedFault,
+    /// Whether it was the store that was attacked.
+    pub(crate) of_store: bool,
     /// What it was to be and why it could not be, if it could not.
     pub(crate) failed: Option<(FaultKind, String)>,
 }
@@ -54,6 +72,8 @@ const PATIENCE: Duration = Duration::from_secs(180);
 pub struct TargetStore {
     /// Where nodes find it.
     pub url: String,
+    /// The same for each way in.
+    pub(crate) urls: Vec<String>,
     /// How the store describes itself.
     pub about: String,
     /// What the store can promise.
@@ -62,6 +82,7 @@ pub struct TargetStore {
     server: Option<Arc<Mutex<Box<dyn AttackedServer>>>>,
     able: &'static [FaultKind],
     has_disk: bool,
+    pub(crate) reads_lag: bool,
 }
 
 impl TargetStore {
@@ -90,9 +111,11 @@ impl TargetStore {
         let description = described(&store).await?;
         store.close().await;
         let has_disk = server.as_ref().is_some_and(|server| server.has_disk());
+        let reads_lag = server.as_ref().is_some_and(|server| server.reads_lag());
+        let urls = server.as_ref().map_or_else(|| vec![url.clone()], |server| server.urls());
         let server = server.map(|server| Arc::new(Mutex::new(server)));
         let (about, class) = (description.about, description.class);
-        Ok(Self { url, about, class, private, server, able, has_disk })
+        Ok(Self { url, urls, about, class, private, server, able, has_disk, reads_lag })
     }
 
     /// What of this can be done here, and what cannot, with the reason.
@@ -140,20 +163,13 @@ impl TargetStore {
                 std::thread::sleep(lasts);
             }
             heal(&mut **server, kind);
-            let destroys = kind == FaultKind::Failover || kind.group() == FaultGroup::Destroy;
+            let (on, destroys) = (server.scope(kind), server.has_lost(kind));
             let (name, what) = match &struck {
                 Ok(()) => (kind.name(), format!("{} of the store", kind.name())),
                 Err(_) => (NOT_DONE, format!("{} of the store, which could not be done", kind.name())),
             };
-            let injected = InjectedFault {
-                kind: name.into(),
-                what,
-                from,
-                to: lease_now(),
-                on: FaultScope::Store,
-                destroys,
-            };
-            AttackOutcome { injected, failed: struck.err().map(|why| (kind, why)) }
+            let injected = InjectedFault { kind: name.into(), what, from, to: lease_now(), on, destroys };
+            AttackOutcome { injected, of_store: true, failed: struck.err().map(|why| (kind, why)) }
         })
         .await
     }

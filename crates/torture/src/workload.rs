@@ -6,14 +6,16 @@
 
 use std::future::Future;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use futures_util::future::BoxFuture;
 use tenure::clock::lease_nanos;
 use tenure::event::{Event, EventKind};
+use tenure::schedule::{Schedule, Task, TaskSettings};
 use tenure::{Lead, Node, NodeBuilder, SharedStore, WorkOutcome};
 
+use crate::clock::WrongClock;
 use crate::judge::{NoteKind, NoteWriter};
 use crate::recorder::Recorder;
 
@@ -33,18 +35,27 @@ pub fn recorded(store: SharedStore, pen: &NoteWriter, hints_off: Option<PathBuf>
     Arc::new(Recorder::new(store, pen.clone(), hints_off))
 }
 
-/// Starts a node that notes what it tells. Its store should be [`recorded`].
+/// Starts a node that notes what it tells. Its store should be [`recorded`]. What it tells before it has started is noted when it
+/// has: one that could not start, and is tried again in the same process, counts its events anew.
 ///
 /// # Errors
 /// If it does not start.
 pub async fn start(builder: NodeBuilder, pen: &NoteWriter) -> Result<Node, tenure::Error> {
-    let own = pen.clone();
-    let node = builder.listen(move |event| note_event(&own, event)).start().await?;
+    let (own, early) = (pen.clone(), Arc::new(Mutex::new(Some(Vec::new()))));
+    let held = early.clone();
+    let listener = move |event: &Event| match &mut *held.lock().unwrap_or_else(PoisonError::into_inner) {
+        Some(early) => early.push((lease_nanos(), event.clone())),
+        None => note_event(&own, lease_nanos(), event),
+    };
+    let node = builder.listen(listener).start().await?;
+    let mut early = early.lock().unwrap_or_else(PoisonError::into_inner);
+    early.take().into_iter().flatten().for_each(|(t, event)| note_event(pen, t, &event));
+    drop(early);
     pen.note(NoteKind::Joined { ttl: u64::try_from(node.timing().ttl.as_millis()).unwrap_or(u64::MAX) });
     Ok(node)
 }
 
-fn note_event(pen: &NoteWriter, event: &Event) {
+fn note_event(pen: &NoteWriter, t: u64, event: &Event) {
     let (token, more) = match &event.kind {
         EventKind::Elected { token, .. } => (Some(*token), String::new()),
         EventKind::Draining { token, reason, .. } | EventKind::Lost { token, reason, .. } => {
@@ -58,11 +69,11 @@ fn note_event(pen: &NoteWriter, event: &Event) {
     let name = serde_json::to_value(&event.kind).ok();
     let name = name.and_then(|value| Some(value.get("event")?.as_str()?.to_owned())).unwrap_or_default();
     let (role, token) = (event.kind.role().map(ToString::to_string), token.map(tenure::Token::get));
-    pen.note(NoteKind::Told { sequence: event.sequence, event: name, role, token, more });
+    pen.note_at(t, NoteKind::Told { sequence: event.sequence, event: name, role, token, more });
 }
 
 /// Stands for a role, works while it leads, and stands again, until the node is stopped. `winds_down`: the work ends by
-/// itself when it is told to; otherwise it is dropped.
+/// itself when it is told to; otherwise it is dropped. `clock` is the node's: notes tell of deadlines on the host's.
 ///
 /// # Errors
 /// If it cannot stand.
@@ -71,17 +82,37 @@ pub async fn campaign(
     role: String,
     pen: NoteWriter,
     fence: Fence,
+    clock: Arc<WrongClock>,
     winds_down: bool,
 ) -> Result<(), tenure::Error> {
     let candidate = node.candidate(&role).await?;
     while let Some(tenure) = candidate.elected().await {
-        let (pen, fence) = (pen.clone(), fence.clone());
-        let work = move |lead: Lead| work(TenureWork::begin(lead, pen), fence, winds_down);
+        let (pen, fence, clock) = (pen.clone(), fence.clone(), clock.clone());
+        let work = move |lead: Lead| work(TenureWork::begin(lead, pen, clock), fence, winds_down);
         match tenure.hold(work).await {
             WorkOutcome::Completed(()) | WorkOutcome::Lost(_) => {}
         }
     }
     Ok(())
+}
+
+/// The task that the leader of a role of the same name runs, and how often.
+pub const TICKS: &str = "ticks";
+pub(crate) const TICK: Duration = Duration::from_millis(500);
+
+/// Runs a task of which every tick is noted, until the node is stopped.
+///
+/// # Errors
+/// If it cannot stand for the role.
+pub async fn ticks(node: Node, pen: NoteWriter) -> Result<(), tenure::Error> {
+    let settings = TaskSettings::every(TICKS, TICK).expect("a name and a span that can be");
+    let task = Task::new(settings, move |run| {
+        let (task, tick, token) = (run.task().to_string(), run.tick().as_micros(), run.token().get());
+        pen.note(NoteKind::Ticked { task, tick, token });
+        std::future::ready(Ok::<(), std::convert::Infallible>(()))
+    });
+    let schedule = Schedule::new().task(task.expect("its settings can be"));
+    schedule.expect("there is one task").lead(node.candidate(TICKS)).await
 }
 
 async fn work(working: TenureWork, fence: Fence, winds_down: bool) {
@@ -116,11 +147,12 @@ async fn acts(working: &TenureWork, fence: &Fence) {
 struct TenureWork {
     lead: Lead,
     pen: NoteWriter,
+    clock: Arc<WrongClock>,
 }
 
 impl TenureWork {
-    fn begin(lead: Lead, pen: NoteWriter) -> Self {
-        let working = Self { lead, pen };
+    fn begin(lead: Lead, pen: NoteWriter, clock: Arc<WrongClock>) -> Self {
+        let working = Self { lead, pen, clock };
         working.note(true);
         working
     }
@@ -137,7 +169,7 @@ impl TenureWork {
     fn act(&self) -> bool {
         let t = lease_nanos();
         let leads = self.lead.check();
-        let until = self.lead.deadline().as_nanos();
+        let until = self.clock.to_host(self.lead.deadline().as_nanos());
         let (role, token) = (self.lead.role().to_string(), self.lead.token().get());
         self.pen.note_at(t, NoteKind::Act { role, token, leads, until });
         leads

@@ -99,7 +99,7 @@ fn timeline(record: &TortureRecord, verdict: &Verdict) -> String {
     }
     for fault in record.injected.iter().filter(|fault| fault.kind != "class-c") {
         let lane = match &fault.on {
-            FaultScope::Store | FaultScope::Role(_) => Some(0),
+            FaultScope::Store | FaultScope::Servers | FaultScope::Role(_) => Some(0),
             FaultScope::Node(node) => lanes.iter().position(|lane| lane == node),
             FaultScope::Nothing => {
                 lanes.iter().position(|lane| fault.what.contains(lane.as_str())).or(Some(0))

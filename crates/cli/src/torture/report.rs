@@ -96,6 +96,9 @@ fn figures(record: &TortureRecord, verdict: &Verdict, text: &mut String) {
     );
     let held = if has(verdict, ViolationKind::Fence) { "IT WENT BACK" } else { "it never went back" };
     let _ = writeln!(text, "fence:      {taken} writes taken, {refused} stale ones refused; {held}");
+    let ran = has(verdict, ViolationKind::TickTwice) || has(verdict, ViolationKind::TickLost);
+    let ran = if ran { "NOT EACH ONCE" } else { "none twice, none lost" };
+    let _ = writeln!(text, "ticks:      {} run, {ran}", verdict.ticks);
     let linear = if has(verdict, ViolationKind::Register) { "NOT LINEARIZABLE" } else { "linearizable" };
     let _ = writeln!(text, "registers:  {} operations, {linear}", verdict.operations);
     if verdict.nuisance != NeighbourActivity::default() {

@@ -207,6 +207,7 @@ impl World {
             SimEvent::Thaw(pid) => self.thaw(pid),
             SimEvent::WorkStops(work) => self.work_stops(work),
             SimEvent::Watchdog(work) => self.watchdog(work),
+            SimEvent::Covered(work) => self.is_covered(work),
             SimEvent::Release(session) => self.release_lock(session),
             SimEvent::Restart(node) => self.restart(node),
             SimEvent::Fault => self.fault(),

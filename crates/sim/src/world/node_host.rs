@@ -11,6 +11,7 @@ use crate::event_queue::{Operation, SimEvent};
 use crate::faults::MessageFault;
 use crate::invariants::SentBatch;
 use crate::process::{Pid, ProcessState};
+use crate::swarm::WorkKind;
 
 /// An engine that asks to be woken more often than this at one instant spins.
 const MOST_SPINS: u32 = 100;
@@ -72,8 +73,9 @@ impl World {
         if self.trace.is_on() {
             self.trace.line(self.state.now, format_args!("p{pid} thaws"));
         }
+        self.state.processes[pid].running_since = self.state.now;
         self.work_thaws(pid);
-        let asleep = std::mem::take(&mut self.state.processes[pid].asleep);
+        let asleep = std::mem::take(&mut self.state.processes[pid].asleep) && self.timers_sleep(pid);
         if self.rng.coin() && !asleep {
             self.step(pid, Input::Wake);
         }
@@ -91,6 +93,13 @@ impl World {
         } else {
             self.schedule_wake(pid);
         }
+    }
+
+    /// Whether the timers of a process stand still in suspend. Where work runs in the process they do not: that work ends only when
+    /// the engine is woken. A watchdog has a timer of its own.
+    fn timers_sleep(&self, pid: Pid) -> bool {
+        self.mutant == Some(tenure_core::Mutant::TimersSleep)
+            || self.state.node(pid).work != WorkKind::InProcess
     }
 
     /// The timer that was set before the machine slept comes late, unless something else happens first.

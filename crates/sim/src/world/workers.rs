@@ -11,6 +11,9 @@ use crate::process::Pid;
 use crate::swarm::{LivenessLockKind, WorkKind};
 use crate::work::{Work, WorkId};
 
+/// How long work may act after its machine was suspended past its lease: until the engine is woken, and the work has stopped.
+const MOMENT: Instant = 10 * MILLI;
+
 impl World {
     /// A tenure begins, and its work with it.
     pub(super) fn work_starts(&mut self, pid: Pid, role: Name, token: Token) {
@@ -64,6 +67,8 @@ impl World {
         let (pid, kind) = (work.pid, work.kind);
         if self.state.now < self.kill_at(pid) {
             self.schedule_watchdog(id);
+        } else if kind == WorkKind::InProcess && self.state.processes[pid].asleep {
+            // Nothing in that machine sees the deadline pass.
         } else if kind == WorkKind::InProcess && !self.state.processes[pid].is_running() {
             self.state.works.get_mut(id).expect("it was there").overdue = true;
         } else {
@@ -71,13 +76,18 @@ impl World {
         }
     }
 
-    /// A process runs again: so does the work in it, unless its deadline has passed.
+    /// A process runs again: so does the work in it, unless it finds that its deadline has passed. Work that slept with its
+    /// machine acts on between two checks of its deadline, for a moment at most.
     pub(super) fn work_thaws(&mut self, pid: Pid) {
-        let late = self.state.now >= self.kill_at(pid);
+        let asleep = self.state.processes[pid].asleep;
+        let late = self.state.now >= self.kill_at(pid) && !asleep;
         for id in self.state.works.of(pid) {
             let work = self.state.works.get(id).expect("it was listed");
             if work.kind != WorkKind::InProcess {
                 continue;
+            }
+            if asleep {
+                self.events.schedule(self.state.now + MOMENT, SimEvent::Covered(id));
             }
             // The work checks the deadline before it acts, and only then finds that it was asked to stop.
             self.checks.working(&self.state, id);
@@ -89,6 +99,19 @@ impl World {
                     .push_back(Input::WorkStopped { role: work.role, token: work.token });
             }
         }
+    }
+
+    /// Work in a process does not act past its lease, whatever it checks: the engine is woken, and stops it.
+    pub(super) fn is_covered(&mut self, id: WorkId) {
+        let Some(work) = self.state.works.get(id) else { return };
+        let process = &self.state.processes[work.pid];
+        let long = process.is_running() && self.state.now >= process.running_since + MOMENT;
+        let verdict = if long && self.state.local(work.pid) >= process.until {
+            Err(format!("p{} works on {} with {} after its lease", work.pid, work.role, work.token))
+        } else {
+            Ok(())
+        };
+        self.checks.note("work ends with its lease, suspended or not", verdict);
     }
 
     /// The process died: its work dies with it, or is killed by the watchdog at once or at the deadline.

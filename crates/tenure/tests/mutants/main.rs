@@ -69,6 +69,16 @@ fn mistakes_of_the_engine_are_caught() {
     all_caught(&mutants.map(Mistake::Engine));
 }
 
+/// Clocks that are as wrong as each node reckons with make no two leaders; clocks that are worse do.
+#[test]
+fn clocks_that_are_wrong_by_more_than_nodes_reckon_with_are_caught() {
+    let mut round = Round::begin(Mistake::Clocks(9_900));
+    round.torture();
+    round.judge().assert_sound();
+    let found = caught(Mistake::Clocks(300_000));
+    assert!(found.contains(&ViolationKind::TwoLeaders), "{found:?}");
+}
+
 #[test]
 fn mistakes_of_stores_and_fences_are_caught() {
     all_caught(&[Flaw::IgnoresVersions, Flaw::ForgetsWrites, Flaw::ShowsTheOld].map(Mistake::Store));

@@ -7,11 +7,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use tenure::clock::{Clock, LeaseClock, lease_nanos};
+use tenure::clock::{Clock, lease_nanos};
 use tenure::fault_injection::DriverFault;
 use tenure::store::{Entry, Key, Kind, Layer, Memory, Name, Outcome, Query, Store, StoreError, Write};
 use tenure::{Candidate, Node, Operator, Time, Timestamp, TimingSettings};
 use tenure_core::Mutant;
+use tenure_torture::clock::{ClockError, WrongClock};
 use tenure_torture::judge::{
     self, FaultScope, InjectedFault, JudgeCase, JudgeTerms, Note, NoteKind, NoteWriter, Verdict,
 };
@@ -35,6 +36,8 @@ pub(crate) enum Mistake {
     Store(Flaw),
     /// The fence takes every write, of work that is not stopped.
     OpenFence,
+    /// Lease clocks go wrong by so many millionths, one slow, the next fast; nodes reckon with 1 %.
+    Clocks(i32),
 }
 
 /// What is wrong with a store.
@@ -281,6 +284,7 @@ impl Round {
             wind_down: Duration::from_secs(5),
             expected: (self.began, notes.last().map_or(0, |note| note.t)),
             roles: Vec::new(),
+            tokens_rise: false,
         };
         judge::judge(&JudgeCase { notes, injected: self.injected.clone(), terms })
     }
@@ -300,19 +304,24 @@ async fn start(
     let name = format!("node-{index}");
     let pen = pen.of(&name, u32::try_from(index).unwrap() + 1);
     let mut builder = Node::builder_with_store(workload::recorded(Arc::new(rigged), &pen, None)).name(&name);
-    let clock = Arc::new(Sticky { lease: LeaseClock::new(), link: link.clone() });
+    let wrong = if let Mistake::Clocks(ppm) = mistake { ppm } else { 0 };
+    let rate_ppm = if index == 0 { -wrong } else { wrong };
+    let error = ClockError { rate_ppm, origin: lease_nanos() * u64::from(wrong == 0) + 1, wall: 0 };
+    let lease = Arc::new(WrongClock::new(error, None));
+    let clock = Arc::new(Sticky { lease: lease.clone(), link: link.clone() });
     builder = builder.timing(settings()).clock(clock);
     builder = match mistake {
         Mistake::Engine(mutant) => builder.mutant(mutant),
         Mistake::Driver(fault) => builder.inject_fault(fault),
         Mistake::OpenFence => builder.inject_fault(DriverFault::WorkNotStopped),
-        Mistake::None | Mistake::Store(_) => builder,
+        Mistake::None | Mistake::Store(_) | Mistake::Clocks(_) => builder,
     };
     let node = workload::start(builder.drain(Duration::from_secs(1)), &pen).await.expect("it starts");
     let fence = fence(pen.clone(), highest.clone(), mistake == Mistake::OpenFence);
     for (number, role) in ROLES.iter().enumerate() {
         let role = (*role).to_owned();
-        tokio::spawn(workload::campaign(node.clone(), role, pen.clone(), fence.clone(), number == 1));
+        let (pen, fence, clock) = (pen.clone(), fence.clone(), lease.clone());
+        tokio::spawn(workload::campaign(node.clone(), role, pen, fence, clock, number == 1));
     }
     node
 }
@@ -329,7 +338,7 @@ fn settings() -> TimingSettings {
 /// A clock that keeps the loop waiting, which asks for the time of day with every step; whoever asks `check()` does not.
 #[derive(Debug)]
 struct Sticky {
-    lease: LeaseClock,
+    lease: Arc<WrongClock>,
     link: Arc<Link>,
 }
 

@@ -5,9 +5,11 @@
 
 mod data_dir;
 mod etcd;
+mod galera;
 mod kubernetes;
 mod peers;
 mod redis;
+mod semi_sync;
 mod sql;
 
 use std::io::{Read as _, Seek as _};
@@ -46,6 +48,8 @@ pub static PRIVATE_SERVERS: &[PrivateServer] = &[
     PrivateServer { name: "redis-failover", label: "Redis, Sentinel", about: "Redis with a replica and Sentinels: class C", start: |_| Box::new(redis::Failover::start()) },
     PrivateServer { name: "postgres", label: "PostgreSQL", about: "PostgreSQL", start: |data| Box::new(sql::Sql::postgres(data)) },
     PrivateServer { name: "mysql", label: "MariaDB", about: "MariaDB", start: |data| Box::new(sql::Sql::mysql(data)) },
+    PrivateServer { name: "mysql-pair", label: "MariaDB, semi-synchronous", about: "MariaDB with a replica that confirms each write", start: |_| Box::new(semi_sync::SemiSync::start()) },
+    PrivateServer { name: "galera", label: "MariaDB Galera", about: "Three members of a Galera cluster: class C", start: |_| Box::new(galera::Galera::start()) },
     PrivateServer { name: "etcd", label: "etcd", about: "Three members of etcd", start: |data| Box::new(etcd::Etcd::start(data)) },
     PrivateServer { name: "kubernetes", label: "Kubernetes", about: "Two API servers of Kubernetes on three members of etcd", start: |data| Box::new(kubernetes::Kubernetes::start(data)) },
     PrivateServer { name: "peers", label: "Peers", about: "Three members of a group of peers", start: |data| Box::new(peers::Peers::start(data)) },
@@ -118,10 +122,15 @@ fn until(what: &str, mut done: impl FnMut() -> bool) -> FaultResult {
 }
 
 /// A client's command. A server that never answers must not keep us from healing it.
-fn run(mut command: Command) -> FaultResult {
+fn run(command: Command) -> FaultResult {
+    run_with(command, Stdio::null())
+}
+
+/// As [`run`], with something to read.
+fn run_with(mut command: Command, input: Stdio) -> FaultResult {
     let log = tempfile::tempfile().and_then(|log| Ok((log.try_clone()?, log)));
     let (said, mut log) = log.map_err(|error| format!("no temporary file: {error}"))?;
-    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(said);
+    command.stdin(input).stdout(Stdio::null()).stderr(said);
     let mut child = match command.spawn() {
         Ok(child) => child,
         Err(error) => return Err(format!("{command:?}: {error}; is the client installed?")),

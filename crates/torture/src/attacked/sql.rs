@@ -4,7 +4,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use crate::servers::database::{DatabaseKind, DatabaseServer};
-use crate::servers::mysql::{self, MariaDb};
+use crate::servers::mysql::{self, MariaDb, Mysql};
 use crate::servers::postgres::PostgreSql;
 use tempfile::TempDir;
 
@@ -182,6 +182,28 @@ impl SqlFaults for PostgreSql {
     }
 }
 
+/// A program of MariaDB that speaks to a server as its administrator.
+pub(super) fn mariadb(program: &str, server: &Mysql) -> Command {
+    let mut command = Command::new(program);
+    command.args(["--no-defaults", "--protocol=tcp", "-h", "127.0.0.1", "-u", "root"]);
+    command.args(["-P", &server.port().to_string()]);
+    command
+}
+
+/// Whether a condition holds there.
+pub(super) fn holds(server: &Mysql, condition: &str) -> bool {
+    let mut command = mariadb("mariadb", server);
+    let statement =
+        format!("BEGIN NOT ATOMIC IF NOT ({condition}) THEN SIGNAL SQLSTATE '45000'; END IF; END//");
+    command.args(["--delimiter=//", "-e", &statement]);
+    run(command).is_ok()
+}
+
+/// What a server says of itself.
+pub(super) fn status(name: &str) -> String {
+    format!("(SELECT VARIABLE_VALUE FROM information_schema.GLOBAL_STATUS WHERE VARIABLE_NAME = '{name}')")
+}
+
 impl SqlFaults for MariaDb {
     /// Not a full disk: whoever met it waits for a minute before it looks whether there is room again.
     const ABLE: &'static [FaultKind] = &[
@@ -201,9 +223,8 @@ impl SqlFaults for MariaDb {
     }
 
     fn rule(server: &DatabaseServer<Self>, statements: &str) -> FaultResult {
-        let mut command = Command::new("mariadb");
-        command.args(["--no-defaults", "--protocol=tcp", "-h", "127.0.0.1", "-u", "root"]);
-        command.args(["-P", &server.port().to_string(), mysql::DATABASE, "-e", statements]);
+        let mut command = mariadb("mariadb", server);
+        command.args([mysql::DATABASE, "-e", statements]);
         run(command)
     }
 

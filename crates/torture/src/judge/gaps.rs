@@ -32,7 +32,8 @@ const INJECTOR: &str = "injector";
 pub(super) fn gaps(case: &JudgeCase, tenures: &[ObservedTenure]) -> Vec<Gap> {
     let mut roles: BTreeMap<&str, Vec<Span>> =
         case.terms.roles.iter().map(|role| (role.as_str(), Vec::new())).collect();
-    for tenure in tenures {
+    let all = roles.is_empty();
+    for tenure in tenures.iter().filter(|tenure| all || case.terms.roles.contains(&tenure.role)) {
         let spans = roles.entry(&tenure.role).or_default();
         // An instant is a span too.
         spans.extend(tenure.led.map(|(from, to)| (from, to.max(from + 1))));
@@ -41,8 +42,7 @@ pub(super) fn gaps(case: &JudgeCase, tenures: &[ObservedTenure]) -> Vec<Gap> {
     let mut found = Vec::new();
     for (role, led) in roles {
         let free = Spans::of([case.terms.expected]).without(&Spans::of(led));
-        let paused =
-            faults(case, |on| matches!(on, FaultScope::Role(of) if of == role) || *on == FaultScope::Store);
+        let paused = faults(case, |on| matches!(on, FaultScope::Role(of) if of == role) || on.is_store());
         for span in free.iter() {
             found.push(gap(role, span, &paused, &nodes));
         }
@@ -97,7 +97,7 @@ fn faults(case: &JudgeCase, on: impl Fn(&FaultScope) -> bool) -> Spans {
     let (recovery, reconnect) = (nanos(case.terms.recovery), nanos(case.terms.reconnect));
     let those = case.injected.iter().filter(|fault| on(&fault.on));
     Spans::of(those.map(|fault| {
-        let lasting = fault.destroys || matches!(fault.on, FaultScope::Node(_));
+        let lasting = fault.destroys || matches!(fault.on, FaultScope::Node(_) | FaultScope::Servers);
         (fault.from, fault.to.saturating_add(if lasting { recovery } else { reconnect }))
     }))
 }

@@ -18,6 +18,7 @@ mod rules;
 mod spans;
 #[cfg(test)]
 mod tests;
+mod ticks;
 mod violation;
 mod witnessed;
 
@@ -42,8 +43,17 @@ pub enum FaultScope {
     Role(String),
     /// Nobody can be expected to lead anything.
     Store,
+    /// Nobody can be expected to lead anything, nor for as long after as nodes wait that came to another server.
+    Servers,
     /// Everything is expected as ever.
     Nothing,
+}
+
+impl FaultScope {
+    /// Whether it is the store that suffers.
+    fn is_store(&self) -> bool {
+        matches!(self, Self::Store | Self::Servers)
+    }
 }
 
 /// Something that was done to the nodes, to the links or to the store.
@@ -86,7 +96,10 @@ pub struct JudgeTerms {
     pub wind_down: Duration,
     /// When the fault injector began, and when it had healed everything: the time in which leaders are expected.
     pub expected: (u64, u64),
-    /// The roles that must be led, whether a leader of them was ever seen or not.
+    /// Whether tokens rise whatever the store lost.
+    pub tokens_rise: bool,
+    /// The roles that must be led, whether a leader of them was ever seen or not; without names, all that were seen. Of others
+    /// only safety is judged.
     pub roles: Vec<String>,
 }
 
@@ -117,6 +130,8 @@ pub struct Verdict {
     pub acts: u64,
     /// Writes that the fence took, and stale ones that it refused.
     pub fenced: (u64, u64),
+    /// Ticks that were run.
+    pub ticks: u64,
     /// Operations on registers that were found to be linearizable.
     pub operations: usize,
     /// What a neighbour did.
@@ -136,6 +151,8 @@ pub fn judge(case: &JudgeCase) -> Verdict {
     found.extend(rules::work_ends(case, &tenures));
     found.extend(rules::fences(&case.notes));
     found.extend(rules::trespasses(&case.notes));
+    found.extend(ticks::twice(&case.notes));
+    found.extend(ticks::lost(&case.notes));
     found.extend(events::legal(&case.notes));
     found.extend(gaps::too_long(case, &gaps));
     let registers = chain::histories(&case.notes);
@@ -152,7 +169,8 @@ pub fn judge(case: &JudgeCase) -> Verdict {
     let acts = tenures.iter().map(|tenure| tenure.acts).sum();
     let fenced = rules::fenced(&case.notes);
     let nuisance = rules::nuisance(&case.notes);
-    Verdict { violations, losses, tenures, gaps, acts, fenced, operations, nuisance }
+    let ticks = ticks::count(&case.notes);
+    Verdict { violations, losses, tenures, gaps, acts, fenced, ticks, operations, nuisance }
 }
 
 impl Verdict {

@@ -71,6 +71,26 @@ pub enum NoteKind {
         /// Whether it was taken.
         taken: bool,
     },
+    /// A run of a task began.
+    Ticked {
+        /// Which task.
+        task: String,
+        /// For which tick, in microseconds since 1970.
+        tick: u64,
+        /// Under which token.
+        token: u64,
+    },
+    /// What the ledger of a task said.
+    Ledger {
+        /// Which task.
+        task: String,
+        /// Every tick up to this one is accounted for.
+        tick: u64,
+        /// How far apart ticks are.
+        every: u64,
+        /// How many ticks were run, missed, skipped or are owed.
+        accounted: u64,
+    },
     /// The node told an event.
     Told {
         /// Its number.

@@ -57,6 +57,7 @@ fn case(parts: &[Vec<Note>], injected: Vec<InjectedFault>, end: u64) -> JudgeCas
         wind_down: Duration::from_millis(500),
         expected: (0, end * MS),
         roles: Vec::new(),
+        tokens_rise: false,
     };
     JudgeCase { notes, injected, terms }
 }
@@ -379,4 +380,133 @@ fn a_store_that_is_back_excuses_a_moment_and_one_that_lost_data_a_lease() {
     assert_eq!(gap(2_520, false), [ViolationKind::Gap]);
     assert_eq!(gap(2_790, true), []);
     assert_eq!(gap(2_820, true), [ViolationKind::Gap]);
+}
+
+/// Each history breaks a rule in the midst of a loss of all data, which no loss can cause.
+#[test]
+fn no_loss_excuses_what_no_loss_can_cause() {
+    let lost = || vec![fault("flush", 0, 9_000, FaultScope::Store, true)];
+    let mut again = tenure("a", 1, 0, 500);
+    again.extend([act(510, "a", 1, false, 0), act(520, "a", 1, true, 2_000)]);
+    let mut beyond = tenure("a", 1, 0, 500);
+    beyond.push(act(2_000, "a", 1, true, 1_490));
+    let mut on = tenure("a", 1, 0, 500);
+    on.extend((500..1_200).step_by(10).map(|t| act(t, "a", 1, false, 0)));
+    let broken = [
+        (ViolationKind::Relapse, again),
+        (ViolationKind::BeyondDeadline, beyond),
+        (ViolationKind::WorkGoesOn, on),
+        (ViolationKind::Fence, vec![fenced(5, "b", 2, true), fenced(6, "a", 1, true)]),
+        (ViolationKind::Events, vec![told(1, "a", 1, "lost", 1)]),
+        (ViolationKind::Trespass, vec![note(3, "n", NoteKind::Trespass { how: "it was done".into() })]),
+    ];
+    for (wrong, notes) in broken {
+        assert_eq!(only(&case(&[notes], lost(), 500)).0, wrong);
+    }
+}
+
+/// Trouble that loses nothing, and a loss that touches another role, excuse no second leader.
+#[test]
+fn what_loses_nothing_of_a_role_excuses_no_second_leader_of_it() {
+    let faults = [
+        fault("failover", 850, 1_500, FaultScope::Servers, false),
+        fault("store-kill", 850, 1_500, FaultScope::Store, false),
+        fault("delete", 850, 1_500, FaultScope::Role("s".into()), true),
+    ];
+    for fault in faults {
+        let parts = [tenure("a", 1, 0, 1_000), tenure("b", 2, 900, 2_000)];
+        let verdict = judge(&case(&parts, vec![fault.clone()], 0));
+        assert_eq!(wrongs(&verdict), [ViolationKind::TwoLeaders, ViolationKind::TwoWorkers], "{fault:?}");
+        let parts = [tenure("a", 9, 0, 500), tenure("b", 3, 900, 2_000)];
+        assert_eq!(wrongs(&judge(&case(&parts, vec![fault], 0))), [ViolationKind::Token]);
+    }
+}
+
+#[test]
+fn nodes_that_came_to_another_server_are_given_a_lease_and_not_more() {
+    let gap = |end: u64| {
+        let parts = [tenure("a", 1, 0, 1_000), joined("b", 9_000), tenure("b", 2, end, 9_000)];
+        let moved = vec![fault("failover", 900, 1_100, FaultScope::Servers, false)];
+        wrongs(&judge(&case(&parts, moved, 8_990)))
+    };
+    assert_eq!(gap(2_790), []);
+    assert_eq!(gap(2_820), [ViolationKind::Gap]);
+}
+
+/// A register that two writes replaced in the same place is excused by a loss between them, and by none before.
+#[test]
+fn a_loss_long_before_excuses_no_forked_register() {
+    let wrote = |t: u64, node: &str, expect: Option<&str>, put: &str| {
+        let (register, expect, put) = ("role/r".into(), expect.map(str::to_owned), Some(put.to_owned()));
+        note(t, node, NoteKind::Wrote { register, expect, put, called: t * MS - 1, applied: Some(true) })
+    };
+    let forked = vec![
+        wrote(5_000, "a", None, "v1"),
+        wrote(5_010, "b", Some("v1"), "v2"),
+        wrote(6_000, "c", Some("v1"), "v3"),
+    ];
+    let lost = |at: u64| {
+        judge(&case(std::slice::from_ref(&forked), vec![fault("flush", at, at, FaultScope::Store, true)], 0))
+    };
+    lost(5_500).assert_sound();
+    assert_eq!(wrongs(&lost(1_000)), [ViolationKind::Register]);
+}
+
+fn ticked(t: u64, node: &str, tick: u64) -> Note {
+    note(t, node, NoteKind::Ticked { task: "job".into(), tick, token: 1 })
+}
+
+fn ledger(t: u64, tick: u64, accounted: u64) -> Note {
+    note(t, "injector", NoteKind::Ledger { task: "job".into(), tick, every: 10, accounted })
+}
+
+#[test]
+fn a_tick_is_run_once() {
+    let once = vec![ticked(100, "a", 10), ticked(200, "b", 20)];
+    let verdict = judge(&case(std::slice::from_ref(&once), vec![], 0));
+    verdict.assert_sound();
+    assert_eq!(verdict.ticks, 2);
+    let twice = [once, vec![ticked(1_000, "b", 10)]].concat();
+    assert_eq!(only(&case(std::slice::from_ref(&twice), vec![], 0)).0, ViolationKind::TickTwice);
+    // A store that lost the entry in between may have it run again; one that had lost something long before, or that fell over and
+    // lost nothing, may not.
+    let after = |at: u64, on: FaultScope, destroys: bool| {
+        let notes: Vec<Note> =
+            twice.iter().cloned().map(|note| Note { t: note.t + 5_000 * MS, ..note }).collect();
+        wrongs(&judge(&case(&[notes], vec![fault("failover", at, at, on, destroys)], 0)))
+    };
+    assert_eq!(after(5_500, FaultScope::Store, true), []);
+    assert_eq!(after(1_000, FaultScope::Store, true), [ViolationKind::TickTwice]);
+    assert_eq!(after(5_500, FaultScope::Servers, false), [ViolationKind::TickTwice]);
+}
+
+#[test]
+fn no_tick_is_lost() {
+    let kept =
+        vec![ledger(100, 1_000, 5), ledger(200, 1_050, 10), ledger(300, 1_040, 9), ledger(400, 1_060, 11)];
+    judge(&case(std::slice::from_ref(&kept), vec![], 0)).assert_sound();
+    for (tick, accounted) in [(1_080, 12), (1_070, 13), (1_060, 5)] {
+        let lost = [kept.clone(), vec![ledger(500, tick, accounted)]].concat();
+        assert_eq!(only(&case(&[lost], vec![], 0)).0, ViolationKind::TickLost, "{tick} {accounted}");
+    }
+    // A loss of data in between takes entries with it.
+    let lost = [kept, vec![ledger(500, 1_080, 12), ledger(900, 1_100, 14)]].concat();
+    let flushed = vec![fault("flush", 450, 460, FaultScope::Store, true)];
+    judge(&case(&[lost], flushed, 0)).assert_sound();
+}
+
+/// On class C with wall clocks that agree no loss lets a token fall, or be given twice.
+#[test]
+fn where_tokens_rise_whatever_is_lost_no_loss_excuses_one() {
+    let lost = || vec![fault("failover", 400, 450, FaultScope::Store, true)];
+    let parts = [
+        [tenure("a", 9, 0, 400), tenure("b", 3, 600, 900)].concat(),
+        vec![fenced(300, "a", 2, true), fenced(600, "b", 2, true)],
+    ];
+    for (notes, wrong) in parts.into_iter().zip([ViolationKind::Token, ViolationKind::SharedToken]) {
+        let mut case = case(&[notes], lost(), 0);
+        judge(&case).assert_sound();
+        case.terms.tokens_rise = true;
+        assert_eq!(wrongs(&judge(&case)), [wrong]);
+    }
 }

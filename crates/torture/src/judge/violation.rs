@@ -28,6 +28,10 @@ pub enum ViolationKind {
     Events,
     /// Nobody led for longer than promised.
     Gap,
+    /// A tick was run twice.
+    TickTwice,
+    /// A tick was neither run nor passed over.
+    TickLost,
     /// The history of a register is not linearizable.
     Register,
     /// A neighbour without rights did what must be refused.
@@ -88,7 +92,7 @@ impl Violation {
 
     /// Whether it only shows what a store lost that had acknowledged it: no promise covers that. Each loss excuses what it
     /// can cause, and no more: two leaders until every lease that was known before has run out; a token that is given
-    /// again, or a register that went back, if the loss lies between the two.
+    /// again, a register that went back, or a tick that is run again, if the loss lies between the two.
     pub(super) fn is_loss(&self, case: &JudgeCase) -> bool {
         let recovery = nanos(case.terms.recovery);
         let role = self.of.strip_prefix("role/").unwrap_or(&self.of);
@@ -97,7 +101,10 @@ impl Violation {
             let over = fault.to.saturating_add(recovery);
             let (begun, between) = (fault.from <= self.span.1, over >= self.since);
             match self.wrong {
-                ViolationKind::Token | ViolationKind::SharedToken | ViolationKind::Register => {
+                ViolationKind::Token | ViolationKind::SharedToken => {
+                    begun && between && !case.terms.tokens_rise
+                }
+                ViolationKind::TickTwice | ViolationKind::TickLost | ViolationKind::Register => {
                     begun && between
                 }
                 ViolationKind::TwoLeaders | ViolationKind::TwoWorkers => {
@@ -131,6 +138,8 @@ impl fmt::Display for ViolationKind {
             Self::SharedToken => "two wrote under one token",
             Self::Events => "events that cannot be",
             Self::Gap => "no node led for too long",
+            Self::TickTwice => "a tick was run twice",
+            Self::TickLost => "a tick was lost",
             Self::Register => "a register that is not linearizable",
             Self::Trespass => "a neighbour without rights was not refused",
         })

@@ -1,6 +1,5 @@
 //! How connections are carried: each way a reader and, behind a queue, whoever delivers.
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -18,7 +17,6 @@ use super::{Direction, DirectionState, Flow, LinkCounters, LinkState};
 /// What all connections of a link share.
 #[derive(Debug, Clone)]
 pub(super) struct ProxyLink {
-    pub(super) server: SocketAddr,
     pub(super) weather: watch::Sender<LinkState>,
     pub(super) tally: Arc<LinkCounters>,
 }
@@ -69,9 +67,12 @@ async fn carry(link: ProxyLink, client: TcpStream) {
     link.tally.accepted.fetch_add(1, Ordering::SeqCst);
     link.tally.open.fetch_add(1, Ordering::SeqCst);
     let mut weather = link.weather.subscribe();
-    let resets = weather.borrow().resets;
+    let (resets, server) = {
+        let now = weather.borrow();
+        (now.resets, now.server)
+    };
     reset_on_close(&client);
-    if let Ok(server) = TcpStream::connect(link.server).await {
+    if let Ok(server) = TcpStream::connect(server).await {
         reset_on_close(&server);
         let _ = (client.set_nodelay(true), server.set_nodelay(true));
         tokio::select! {
@@ -276,8 +277,7 @@ mod tests {
     #[tokio::test]
     async fn a_link_without_a_delay_waits_for_no_timer() {
         let link = ProxyLink {
-            server: SocketAddr::from(([127, 0, 0, 1], 1)),
-            weather: watch::Sender::new(LinkState::default()),
+            weather: watch::Sender::new(LinkState::to(([127, 0, 0, 1], 1).into())),
             tally: Arc::default(),
         };
         let weather = link.weather.subscribe();

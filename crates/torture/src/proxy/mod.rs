@@ -64,8 +64,10 @@ struct DirectionState {
 }
 
 /// How it goes on the whole link.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 struct LinkState {
+    /// Where new connections lead.
+    server: SocketAddr,
     roads: [DirectionState; 2],
     refuses: bool,
     /// Once these bytes have gone up, what comes down waits.
@@ -73,6 +75,12 @@ struct LinkState {
     /// Connections older than this are reset.
     resets: u64,
     ended: bool,
+}
+
+impl LinkState {
+    fn to(server: SocketAddr) -> Self {
+        Self { server, roads: Default::default(), refuses: false, snare: None, resets: 0, ended: false }
+    }
 }
 
 /// What went through, for each way.
@@ -104,8 +112,8 @@ impl Proxy {
     pub fn to(server: SocketAddr) -> Self {
         let port = Port::take();
         let number = port.number();
-        let (weather, tally) = (watch::Sender::new(LinkState::default()), Arc::new(LinkCounters::default()));
-        let link = carry::ProxyLink { server, weather: weather.clone(), tally: tally.clone() };
+        let (weather, tally) = (watch::Sender::new(LinkState::to(server)), Arc::new(LinkCounters::default()));
+        let link = carry::ProxyLink { weather: weather.clone(), tally: tally.clone() };
         let run = move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
             runtime.expect("a runtime").block_on(carry::serve(link, port));
@@ -126,6 +134,14 @@ impl Proxy {
     pub fn refuse(&self, refuses: bool) {
         self.weather.send_modify(|weather| weather.refuses = refuses);
         self.wait_until_listening(!refuses);
+    }
+
+    /// Leads to another server from now on, as an address does that moves; open connections are reset.
+    pub fn lead_to(&self, server: SocketAddr) {
+        self.weather.send_modify(|weather| {
+            weather.server = server;
+            weather.resets += 1;
+        });
     }
 
     /// Resets every connection that is open.

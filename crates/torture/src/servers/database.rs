@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::marker::PhantomData;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
 
 use rustix::process::Signal;
@@ -56,6 +57,17 @@ impl<K: DatabaseKind> DatabaseServer<K> {
         let mut server = Self { server: None, settings, port: free_port(), kind: PhantomData };
         server.launch(dir);
         server
+    }
+
+    /// Is started without this setting from now on.
+    pub(super) fn drop_setting(&mut self, setting: &str) {
+        self.settings.retain(|other| other != setting);
+    }
+
+    /// Where it listens.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        (Ipv4Addr::LOCALHOST, self.port).into()
     }
 
     /// Its port, which it keeps over restarts.

@@ -21,6 +21,9 @@ use rustix::net::{self, AddressFamily, SocketFlags, SocketType, sockopt};
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use tempfile::TempDir;
 
+/// How long a server may take to come up, on a machine that does something else: a Galera member copies the data of another before.
+const PATIENCE: Duration = Duration::from_secs(180);
+
 /// A server process with its directory. Killed, with all its children, when dropped.
 #[derive(Debug)]
 pub struct Server {
@@ -97,7 +100,7 @@ impl Server {
         let started = Instant::now();
         while !ready(server.address()) {
             let ended = server.child.try_wait().expect("it can be waited for");
-            if ended.is_some() || started.elapsed() > Duration::from_secs(60) {
+            if ended.is_some() || started.elapsed() > PATIENCE {
                 panic!(
                     "{name} did not come up ({ended:?}):\n{}",
                     std::fs::read_to_string(&log).unwrap_or_default()

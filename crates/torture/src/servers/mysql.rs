@@ -45,7 +45,7 @@ impl DatabaseServer<MariaDb> {
     /// Its URL for that user with [`PASSWORD`], without parameters.
     #[must_use]
     pub fn url(&self, user: &str) -> String {
-        format!("mysql://{user}:{PASSWORD}@127.0.0.1:{}/{DATABASE}", self.port())
+        url(user, self.address())
     }
 
     /// The URL of its superuser, who has no password.
@@ -72,7 +72,9 @@ impl DatabaseKind for MariaDb {
 
     fn launch(dir: TempDir, port: u16, settings: &[String]) -> Server {
         let init = dir.path().join("init.sql");
-        std::fs::write(&init, USERS.map(make_user).concat()).expect("a file of users");
+        let users = USERS.map(make_user).concat();
+        // Each server makes them itself, also one that replicates another.
+        std::fs::write(&init, format!("SET SESSION sql_log_bin = 0;\n{users}")).expect("a file of users");
         // The folder belongs to the user that the settings name.
         if let Some(user) = settings.iter().find_map(|setting| setting.strip_prefix("--user=")) {
             run(Command::new("chown").args(["-R", user]).arg(dir.path()));
@@ -93,6 +95,12 @@ fn make_user(user: &str) -> String {
     format!(
         "CREATE USER IF NOT EXISTS '{user}'@'%' IDENTIFIED BY '{PASSWORD}';\nGRANT ALL ON {DATABASE}.* TO '{user}'@'%';\n"
     )
+}
+
+/// The URL of a server, or of what leads to one, for that user with [`PASSWORD`].
+#[must_use]
+pub fn url(user: &str, address: SocketAddr) -> String {
+    format!("mysql://{user}:{PASSWORD}@{address}/{DATABASE}")
 }
 
 /// Whether it says hello; a server that is starting accepts connections without a word.

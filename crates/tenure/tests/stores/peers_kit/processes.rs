@@ -75,7 +75,8 @@ async fn stand(member: Arc<Peers>, standing: Standing, started: Arc<OnceLock<Nod
         }
     };
     let _ = started.set(node.clone());
-    workload::campaign(node, ROLE.to_owned(), pen, workload::no_fence(), false).await.unwrap();
+    let clock = Arc::new(tenure_torture::clock::right());
+    workload::campaign(node, ROLE.to_owned(), pen, workload::no_fence(), clock, false).await.unwrap();
 }
 
 /// A group whose members are processes.
