@@ -52,8 +52,7 @@ impl Validity {
     pub(super) fn sent(&mut self, state: &WorldState, sent: SentBatch<'_>) -> CheckResult {
         let timing = &state.node(sent.pid).timing;
         // Without work there is nothing to stop before the deadline.
-        let stop_grace =
-            if state.works.of(sent.pid).is_empty() { Duration::ZERO } else { timing.stop_grace };
+        let stop_grace = if state.works.of(sent.pid).is_empty() { Duration::ZERO } else { timing.stop_grace };
         let owner = self.0.get(sent.pid);
         for (item, write) in sent.writes.iter().enumerate() {
             let act = WriteKind::of(write);
