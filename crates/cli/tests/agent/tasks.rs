@@ -95,14 +95,14 @@ fn by_command(agent: &Agent) {
     };
     assert!(run(&["task", "list"], 0).contains("30 2 1 1 * Europe/Vienna"));
     assert!(
-        run(&["task", "trigger", "often", "--why", "once more", "--wait", "60s"], 0)
+        run(&["task", "trigger", "often", "--why", "once more", "--wait", "10m"], 0)
             .contains("often succeeded on a")
     );
-    assert!(run(&["task", "trigger", "rare", "--wait", "60s"], 1).contains("exited with code 3"));
+    assert!(run(&["task", "trigger", "rare", "--wait", "10m"], 1).contains("exited with code 3"));
     assert!(run(&["task", "pause", "often"], 0).contains("often is paused"));
     assert!(run(&["task", "resume", "often"], 0).contains("often is resumed"));
     assert!(run(&["task", "resume", "often"], 0).contains("was not paused"));
-    assert!(run(&["task", "history", "often"], 0).contains("(triggered)"));
+    assert!(run(&["task", "history", "rare"], 0).contains("(triggered)"));
     assert!(run(&["task", "list", "oftn"], 1).contains("did you mean often?"));
     assert!(run(&["audit"], 0).contains("once more"));
 }
