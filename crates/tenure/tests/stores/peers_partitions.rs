@@ -118,6 +118,7 @@ impl Election {
             wind_down: patient,
             expected: (0, 0),
             roles: Vec::new(),
+            tokens_rise: false,
         };
         self.notes.sort_by_key(|note| note.t);
         let verdict = judge::judge(&JudgeCase { notes: self.notes, injected: Vec::new(), terms });
