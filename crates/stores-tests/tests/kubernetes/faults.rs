@@ -142,7 +142,6 @@ async fn a_frozen_api_server_is_left() {
         let store = open(&server);
         until_it_works(&store).await;
         let mut watch = store.watch(&space());
-        heard(&mut watch, |signal| matches!(signal, Signal::Resync)).await;
         server.signal(nth, UnixSignal::STOP);
         let write = put(&key(Kind::Node, &format!("n{nth}")), None, "x");
         written(&store, &write).await;
@@ -283,7 +282,6 @@ async fn older_data_is_noticed() {
         written(&store, &put(&key(Kind::Node, &format!("n{nth}")), None, "x")).await;
     }
     let mut watch = store.watch(&space());
-    heard(&mut watch, |signal| matches!(signal, Signal::Resync)).await;
     server.stop(0);
     server.etcd().stop(0);
     *server.etcd().data(0).unwrap() = older;
