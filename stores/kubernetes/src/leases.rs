@@ -29,7 +29,7 @@ const RECORD: &str = "tenure/record";
 const QUIET: &str = "tenure/quiet";
 
 /// The longest value. An object's annotations have 256 KiB at most, ours beside the value far less than 1 KiB.
-pub(super) const LONGEST: usize = (255 << 10) - 1;
+pub(super) const LONGEST: usize = 255 << 10;
 
 /// One Lease, as it is sent and as it is received.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]

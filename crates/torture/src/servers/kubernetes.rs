@@ -5,6 +5,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
+use std::time::Duration;
 
 use rustix::process::Signal;
 use tempfile::TempDir;
@@ -16,6 +17,9 @@ use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 
 use super::etcd::Etcd;
 use super::{Server, beside, free_port, run, scratch};
+
+/// It starts in seconds, of which a busy machine makes minutes.
+const PATIENCE: Duration = Duration::from_secs(300);
 
 /// The token of a user who may do everything.
 pub const ADMIN: &str = "admin-4c6e8a";
@@ -238,8 +242,14 @@ impl Kubernetes {
             command.arg(format!("--{flag}={}", secrets.join(file).display()));
         }
         let authority = self.authority();
-        let ready = |address| ask(address, &authority, ADMIN, ("GET", "/readyz", "")).status == 200;
-        self.servers[nth].server = Some(Server::start("kube-apiserver", dir, port, &mut command, ready));
+        let ready = |address| {
+            // Asking is work too, and this server has enough of it while it starts.
+            std::thread::sleep(Duration::from_millis(100));
+            let listens = std::net::TcpStream::connect(address).is_ok();
+            listens && ask(address, &authority, ADMIN, ("GET", "/readyz", "")).status == 200
+        };
+        let server = Server::start_within(PATIENCE, "kube-apiserver", dir, port, &mut command, ready);
+        self.servers[nth].server = Some(server);
     }
 }
 
@@ -341,7 +351,7 @@ fn secrets() -> TempDir {
         openssl x509 -req -in server.csr -CA ca.pem -CAkey ca.key -CAcreateserial -days 2 -out server.pem -extfile ext
         openssl req -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -keyout client.key -out client.csr \
             -subj /O=system:masters/CN=person
-        openssl x509 -req -in client.csr -CA ca.pem -CAkey ca.key -CAcreateserial -days 2 -out client.pem
+        openssl x509 -req -in client.csr -CA ca.pem -CAkey ca.key -CAcreateserial -days 2 -out client.pem -extfile ext
         openssl genpkey -algorithm RSA -pkeyopt rsa_keygen_bits:2048 -out account.key
         printf '%s,admin,1,\"system:masters\"\\n' \"$2\" > tokens";
     let _ = run(Command::new("sh").args(["-c", script, "sh"]).arg(dir.path()).arg(ADMIN));

@@ -88,6 +88,21 @@ impl Server {
         command: &mut Command,
         ready: impl Fn(SocketAddr) -> bool,
     ) -> Self {
+        Self::start_within(Duration::from_secs(60), name, dir, port, command, ready)
+    }
+
+    /// The same for a server that may take so long to come up.
+    ///
+    /// # Panics
+    /// If it does not come up.
+    pub fn start_within(
+        patience: Duration,
+        name: &'static str,
+        dir: TempDir,
+        port: u16,
+        command: &mut Command,
+        ready: impl Fn(SocketAddr) -> bool,
+    ) -> Self {
         let log = dir.path().join("server.log");
         let file = std::fs::File::create(&log).expect("a log can be written");
         command
@@ -100,7 +115,11 @@ impl Server {
         let started = Instant::now();
         while !ready(server.address()) {
             let ended = server.child.try_wait().expect("it can be waited for");
+<<<<<<< HEAD
             if ended.is_some() || started.elapsed() > PATIENCE {
+=======
+            if ended.is_some() || started.elapsed() > patience {
+>>>>>>> kube
                 panic!(
                     "{name} did not come up ({ended:?}):\n{}",
                     std::fs::read_to_string(&log).unwrap_or_default()
