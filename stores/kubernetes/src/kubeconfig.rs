@@ -50,14 +50,11 @@ impl std::fmt::Debug for Credential {
 
 /// What a pod is given in that directory; the address comes from its environment, unless the URL has one.
 pub(super) fn service_account(dir: &Path, address: Option<Address>) -> Result<Access, StoreError> {
-    let address = match address.or_else(Address::of_environment) {
-        Some(address) => address,
-        None => {
-            return Err(URL.refuse(
+    let Some(address) = address.or_else(Address::of_environment) else {
+        return Err(URL.refuse(
                 "a service account needs the address of the API server: KUBERNETES_SERVICE_HOST is not set, and the URL \
                  has no server=HOST:PORT",
             ));
-        }
     };
     let namespace = std::fs::read_to_string(dir.join("namespace")).ok();
     Ok(Access {

@@ -45,7 +45,7 @@ enum PeerState {
     /// know and counts on its lease, which has run out by then.
     Absent { lapsed_at: Time },
     /// A live register.
-    Live(LivePeer),
+    Live(Box<LivePeer>),
     /// Over, for good.
     Over { since: Time },
 }
@@ -328,7 +328,7 @@ impl Peers {
             state => {
                 let record = record.clone();
                 let (beat_advanced, dead_since, dropped_at, rhythm) = (false, None, None, None);
-                *state = PeerState::Live(LivePeer {
+                *state = PeerState::Live(Box::new(LivePeer {
                     version,
                     record,
                     received_at,
@@ -336,7 +336,7 @@ impl Peers {
                     dead_since,
                     dropped_at,
                     rhythm,
-                });
+                }));
             }
         }
         LiveNews::Version

@@ -239,7 +239,7 @@ mod tests {
         write(&file, "no certificate, and no key").unwrap();
         let told = |mode: u32| {
             set_permissions(&file, Permissions::from_mode(mode)).unwrap();
-            let errors = [url.roots(&file).unwrap_err(), url.client_key(file.to_str().unwrap()).unwrap_err()];
+            let errors = [url.roots(&file).unwrap_err(), url.secret_pem(&file).unwrap_err()];
             errors.map(|error| error.to_string())
         };
         let [authority, key] = told(0o600);

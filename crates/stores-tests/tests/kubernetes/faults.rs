@@ -181,7 +181,7 @@ async fn a_lease_deleted_by_hand_is_absent_and_one_touched_by_hand_is_the_same_r
 async fn people_see_who_leads() {
     let server = started(1);
     let settings = TimingSettings { ttl: Some(Duration::from_secs(30)), ..TimingSettings::default() };
-    let node = Node::builder(&url(&server)).name("web-1").timing(settings).start().await.unwrap();
+    let node = Node::builder(url(&server)).name("web-1").timing(settings).start().await.unwrap();
     let candidate = node.candidate("scheduler").await.unwrap();
     let lead = soon(candidate.elected()).await.unwrap();
     let (name, role) = lease(&server, "tenure/kind=role");
@@ -319,7 +319,7 @@ async fn long_lists_come_part_by_part_and_whole() {
 async fn a_leader_goes_on_while_api_servers_fail_one_at_a_time() {
     let mut server = started(2);
     let settings = TimingSettings { ttl: Some(Duration::from_secs(15)), ..TimingSettings::default() };
-    let node = Node::builder(&url(&server)).name("a").timing(settings).start().await.unwrap();
+    let node = Node::builder(url(&server)).name("a").timing(settings).start().await.unwrap();
     let candidate = node.candidate("scheduler").await.unwrap();
     let lead = soon(candidate.elected()).await.unwrap();
     let leads_for = async |seconds: u64, how: &str| {

@@ -88,7 +88,7 @@ impl Server {
         command: &mut Command,
         ready: impl Fn(SocketAddr) -> bool,
     ) -> Self {
-        Self::start_within(Duration::from_secs(60), name, dir, port, command, ready)
+        Self::start_within(PATIENCE, name, dir, port, command, ready)
     }
 
     /// The same for a server that may take so long to come up.
@@ -115,11 +115,7 @@ impl Server {
         let started = Instant::now();
         while !ready(server.address()) {
             let ended = server.child.try_wait().expect("it can be waited for");
-<<<<<<< HEAD
-            if ended.is_some() || started.elapsed() > PATIENCE {
-=======
             if ended.is_some() || started.elapsed() > patience {
->>>>>>> kube
                 panic!(
                     "{name} did not come up ({ended:?}):\n{}",
                     std::fs::read_to_string(&log).unwrap_or_default()
