@@ -19,7 +19,6 @@ pub mod http;
 pub mod identity;
 pub mod log;
 pub mod metrics;
-pub mod mirror;
 pub mod model;
 pub mod nearest;
 pub mod outbound;
@@ -44,7 +43,6 @@ pub use error::Error;
 use events::Events;
 use http::{App, limits};
 use metrics::{Metrics, StoreMeter};
-use mirror::Sightings;
 use store::AgentStore;
 use systemd::ServiceManager;
 use tenure_process::environment;
@@ -81,8 +79,7 @@ pub async fn run(sources: &Sources) -> Result<(), Error> {
 /// If the store cannot be used.
 pub async fn start(config: &Config) -> Result<Arc<App>, Error> {
     let meter = Arc::new(StoreMeter::default());
-    let sightings = Arc::<Sightings>::default();
-    let store = AgentStore::new(tenure::store::open(&config.store)?, meter.clone(), sightings.clone());
+    let store = AgentStore::new(tenure::store::open(&config.store)?, meter.clone());
     let metrics = Metrics::new(&config.metrics, &config.node.name, &config.namespace, &meter);
     let events = Arc::new(Events::new(config.http.events_kept));
     let mut builder = Node::builder_with_store(Arc::new(store))
@@ -99,11 +96,11 @@ pub async fn start(config: &Config) -> Result<Arc<App>, Error> {
     }
     let (heard, told) = tokio::sync::mpsc::unbounded_channel();
     let node = builder.listen(move |event| _ = heard.send(event.clone())).start_without_waiting()?;
-    let app = App::new(config.clone(), node, sightings, metrics, events);
+    let app = App::new(config.clone(), node, metrics, events);
     tokio::spawn(forward_events(app.clone(), told));
     let looking = app.clone();
     tokio::spawn(async move {
-        looking.cluster_view.run(&looking.onlooker, &looking.events, &looking.metrics).await
+        looking.cluster_view.run(&looking.operator, &looking.events, &looking.metrics).await
     });
     tokio::spawn(alerts::run(app.clone()));
     Ok(app)

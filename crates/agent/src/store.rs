@@ -11,26 +11,24 @@ use std::time::Instant;
 
 use async_trait::async_trait;
 use tenure::store::{
-    Entry, Exchanged, Key, Layer, LivenessLock, LivenessLocks, Name, Outcome, Query, SessionId, SharedStore,
-    Store, StoreError, Takeover, Write,
+    Entry, Key, Layer, LivenessLock, LivenessLocks, Name, Outcome, Query, SessionId, SharedStore, Store,
+    StoreError, Takeover, Write,
 };
 
 use super::metrics::StoreMeter;
-use super::mirror::Sightings;
 
 /// See the [module](self).
 #[derive(Debug)]
 pub struct AgentStore {
     inner: SharedStore,
     meter: Arc<StoreMeter>,
-    sightings: Arc<Sightings>,
 }
 
 impl AgentStore {
     /// On top of another store.
     #[must_use]
-    pub fn new(inner: SharedStore, meter: Arc<StoreMeter>, sightings: Arc<Sightings>) -> Self {
-        Self { inner, meter, sightings }
+    pub fn new(inner: SharedStore, meter: Arc<StoreMeter>) -> Self {
+        Self { inner, meter }
     }
 }
 
@@ -47,50 +45,27 @@ impl Layer for AgentStore {
     }
 
     async fn read(&self, namespace: &Name, query: &Query) -> Result<Vec<Entry>, StoreError> {
-        let asked = Instant::now();
         let read = self.inner.read(namespace, query).await;
-        self.note_read(&read, asked);
+        self.meter.outcome("read", read.as_ref().err());
         read
     }
 
     async fn write(&self, namespace: &Name, writes: &[Write]) -> Result<Vec<Outcome>, StoreError> {
         let began = Instant::now();
         let written = self.inner.write(namespace, writes).await;
-        self.note_writes(writes, &written, began);
-        written
-    }
-
-    async fn exchange(&self, namespace: &Name, writes: &[Write], query: &Query) -> Exchanged {
-        let began = Instant::now();
-        let exchanged = self.inner.exchange(namespace, writes, query).await;
-        self.note_writes(writes, &exchanged.written, began);
-        self.note_read(&exchanged.read, began);
-        exchanged
-    }
-
-    fn liveness(&self) -> Option<&dyn LivenessLocks> {
-        Some(self)
-    }
-}
-
-impl AgentStore {
-    fn note_read(&self, read: &Result<Vec<Entry>, StoreError>, asked: Instant) {
-        self.meter.outcome("read", read.as_ref().err());
-        self.sightings.note(read.as_deref().unwrap_or_default(), asked);
-    }
-
-    fn note_writes(&self, writes: &[Write], written: &Result<Vec<Outcome>, StoreError>, began: Instant) {
         let failed = written.iter().flatten().find_map(|outcome| match outcome {
             Outcome::Failed(error) => Some(error),
             _ => None,
         });
         self.meter.outcome("write", written.as_ref().err().or(failed));
-        if writes.iter().any(|write| write.notify) {
-            self.sightings.note_change();
-        }
         if writes.iter().any(|write| matches!(write.key, Key::Session(..)) && write.expect.is_some()) {
             self.meter.beat(began.elapsed(), written.is_ok() && failed.is_none());
         }
+        written
+    }
+
+    fn liveness(&self) -> Option<&dyn LivenessLocks> {
+        Some(self)
     }
 }
 

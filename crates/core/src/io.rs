@@ -222,8 +222,6 @@ pub enum Output {
         /// The answer names it.
         op: OpId,
         query: Query,
-        /// A write of the same step: both go to the store in one round trip, and each has its own answer.
-        with: Option<OpId>,
     },
     /// Carry out these writes, each independent of the others, and answer with [`Reply::Written`].
     Write {

@@ -111,10 +111,6 @@ pub enum Mutant {
     TransferUndone,
     /// A leader that was asked to step down claims the role again at once.
     StepDownForgotten,
-    /// A session on which nothing rests is taken for valid although it was not renewed.
-    RestedSessionLed,
-    /// A standby that follows the beats of a session counts from when the last one was due.
-    ExpelFromExpected,
     /// Timers stand still while the machine is suspended. (The simulator bends the timers.)
     TimersSleep,
 }
@@ -122,7 +118,7 @@ pub enum Mutant {
 #[cfg(feature = "mutants")]
 impl Mutant {
     /// Every mutant.
-    pub const ALL: [Self; 53] = [
+    pub const ALL: [Self; 51] = [
         Self::FollowersRenew,
         Self::UnconditionalRenew,
         Self::UnconditionalRelease,
@@ -173,8 +169,6 @@ impl Mutant {
         Self::WeakeningIgnored,
         Self::TransferUndone,
         Self::StepDownForgotten,
-        Self::RestedSessionLed,
-        Self::ExpelFromExpected,
         Self::TimersSleep,
     ];
 }

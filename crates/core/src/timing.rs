@@ -24,7 +24,7 @@ pub enum Takeover {
 pub struct TimingSettings {
     /// How long a leader that falls silent keeps its roles. 5 s by default.
     pub ttl: Option<Duration>,
-    /// How often a leader renews its session and polls the store. A quarter of the ttl (of the grace: a tenth, on disconnect).
+    /// How often the node renews its session and polls the store. A fifth of the ttl (of the grace: a tenth, on disconnect).
     pub beat: Option<Duration>,
     /// How long the store may take to answer. A fifth of the ttl (of the grace: a sixth, on disconnect).
     pub op_timeout: Option<Duration>,
@@ -45,7 +45,7 @@ pub struct TimingSettings {
 pub struct Timing {
     /// How long a version of the session counts, as written in the record.
     pub ttl: Duration,
-    /// How often a leader renews its session and polls the store.
+    /// How often the node renews its session and polls the store.
     pub beat: Duration,
     /// How long the store may take to answer.
     pub op_timeout: Duration,
@@ -122,7 +122,7 @@ impl Timing {
         let grace = whole("grace", settings.grace.unwrap_or(floor_millis(ttl / 2)))?;
         // On disconnect all of it has to fit into the grace.
         let (beat, op_timeout, stopping) = match settings.takeover {
-            Takeover::Strict => (ttl / 4, ttl / 5, ttl),
+            Takeover::Strict => (ttl / 5, ttl / 5, ttl),
             Takeover::OnDisconnect => (grace / 10, grace / 6, ttl.min(2 * grace)),
         };
         let timing = Self {
@@ -192,23 +192,6 @@ impl Timing {
         lease - self.rate_error(lease)
     }
 
-    /// How often a node that leads nothing renews a session under that rule: at half of the lease, or as often as leaves
-    /// room for two failures before the deadline.
-    #[must_use]
-    pub fn standby_beat(&self, takeover: Takeover) -> Duration {
-        let lease = match takeover {
-            Takeover::Strict => self.ttl,
-            Takeover::OnDisconnect => self.ttl.min(self.grace),
-        };
-        (lease / 2).min(self.latest_standby_beat(takeover)).max(self.beat)
-    }
-
-    /// The latest moment of such a beat after the one before: two failures fit before the deadline.
-    #[must_use]
-    pub fn latest_standby_beat(&self, takeover: Takeover) -> Duration {
-        self.validity_under(takeover).saturating_sub(2 * self.op_timeout).max(self.beat)
-    }
-
     /// How long this node must have had one version of a session of that ttl before it may expel it.
     #[must_use]
     pub fn expulsion_wait(&self, ttl: Duration) -> Duration {
@@ -230,11 +213,9 @@ impl Timing {
     /// What follows from these times.
     #[must_use]
     pub fn bounds(&self) -> Bounds {
-        let a_minute = |every: Duration| (60.0 / every.as_secs_f64()).ceil() as u64;
-        let crash = self.expulsion_wait(self.ttl) + Duration::from_millis(100);
+        let per_minute = 60.0 / self.beat.as_secs_f64();
         Bounds {
-            crash: crash + self.beat,
-            crash_of_two: crash + self.standby_beat(self.takeover),
+            crash: self.expulsion_wait(self.ttl) + self.beat + Duration::from_millis(100),
             disconnect: match self.takeover {
                 Takeover::Strict => None,
                 Takeover::OnDisconnect => Some(self.expulsion_wait(self.grace) + Duration::from_millis(100)),
@@ -242,8 +223,7 @@ impl Timing {
             in_doubt: self.beat + self.op_timeout,
             cancel: self.validity() - self.stop_grace,
             deadline: self.validity(),
-            operations_per_minute: a_minute(self.beat),
-            standby_operations_per_minute: a_minute(self.standby_beat(self.takeover)),
+            operations_per_minute: (2.0 * per_minute).ceil() as u64,
         }
     }
 }
@@ -271,8 +251,6 @@ impl Default for Timing {
 pub struct Bounds {
     /// A crashed leader is replaced within this.
     pub crash: Duration,
-    /// The same if the standby that watches it most closely dies with it.
-    pub crash_of_two: Duration,
     /// The same when its connection was seen to drop, if that counts.
     pub disconnect: Option<Duration>,
     /// A leader cut off from the store knows that it is in doubt after this.
@@ -281,16 +259,13 @@ pub struct Bounds {
     pub cancel: Duration,
     /// Its tenure is over after this.
     pub deadline: Duration,
-    /// Store operations a minute of a leader, and of the standby that watches it most closely, whatever the number of roles.
+    /// Store operations per node and minute, whatever the number of roles.
     pub operations_per_minute: u64,
-    /// Store operations a minute of every other standby.
-    pub standby_operations_per_minute: u64,
 }
 
 impl fmt::Display for Bounds {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "a crashed leader is replaced within   {:?}", self.crash)?;
-        writeln!(f, "  if its first standby dies with it   {:?}", self.crash_of_two)?;
         if let Some(disconnect) = self.disconnect {
             writeln!(f, "a disconnected leader within          {disconnect:?}")?;
         }
@@ -298,9 +273,7 @@ impl fmt::Display for Bounds {
         writeln!(f, "  knows it after at most              {:?}", self.in_doubt)?;
         writeln!(f, "  tells its work to stop after        {:?}", self.cancel)?;
         writeln!(f, "  leads no more after                 {:?}", self.deadline)?;
-        writeln!(f, "store operations a minute")?;
-        writeln!(f, "  of a leader, and its first standby  {}", self.operations_per_minute)?;
-        write!(f, "  of every other standby              {}", self.standby_operations_per_minute)
+        write!(f, "store operations per node and minute  {}", self.operations_per_minute)
     }
 }
 
@@ -315,13 +288,11 @@ mod tests {
     #[test]
     fn the_defaults_are_the_documented_ones() {
         let timing = Timing::default();
-        assert_eq!((timing.ttl, timing.beat, timing.op_timeout), (ms(5000), ms(1250), ms(1000)));
+        assert_eq!((timing.ttl, timing.beat, timing.op_timeout), (ms(5000), ms(1000), ms(1000)));
         assert_eq!((timing.stop_grace, timing.kill_slack), (ms(1000), ms(100)));
         assert_eq!(timing.bounds().cancel, ms(3950));
         assert_eq!(timing.bounds().deadline, ms(4950));
-        assert_eq!(timing.bounds().operations_per_minute, 48);
-        assert_eq!(timing.bounds().standby_operations_per_minute, 24);
-        assert_eq!(timing.bounds().crash_of_two.as_millis(), 7650);
+        assert_eq!(timing.bounds().operations_per_minute, 120);
     }
 
     #[test]
@@ -340,22 +311,6 @@ mod tests {
                 }
             }
         }
-    }
-
-    #[test]
-    fn two_failures_of_a_standby_fit_before_its_deadline() {
-        for ttl in [Timing::MIN_TTL, Timing::FAST_TTL, Timing::DEFAULT_TTL, Timing::RELAXED_TTL] {
-            for takeover in [Takeover::Strict, Takeover::OnDisconnect] {
-                let settings = TimingSettings { ttl: Some(ttl), takeover, ..TimingSettings::default() };
-                let timing = Timing::new(&settings).unwrap();
-                let (usual, latest) = (timing.standby_beat(takeover), timing.latest_standby_beat(takeover));
-                assert!(timing.beat < usual && usual <= latest, "{timing:?}");
-                assert!(latest + 2 * timing.op_timeout <= timing.validity(), "{timing:?}");
-            }
-        }
-        let hurried = TimingSettings { op_timeout: Some(ms(1300)), ..TimingSettings::default() };
-        let timing = Timing::new(&hurried).unwrap();
-        assert_eq!(timing.standby_beat(Takeover::Strict), ms(2350), "less than half of the lease is left");
     }
 
     #[test]

@@ -119,7 +119,6 @@ impl Feeder {
                 node_writes: a,
                 holds_back: a % 2 == 1,
                 ttl: span(a),
-                every: span(b) / 4,
                 takeover: if b.is_multiple_of(2) { Takeover::Strict } else { Takeover::OnDisconnect },
                 grace: span(b),
                 liveness_lock: None,
@@ -241,7 +240,7 @@ impl Feeder {
 
     fn hear(&mut self, output: Output) {
         match output {
-            Output::Read { op, query, .. } => self.asked.push((op, Asked::Read(query))),
+            Output::Read { op, query } => self.asked.push((op, Asked::Read(query))),
             Output::Write { op, writes } => {
                 for write in &writes {
                     self.versions.extend(write.put.as_ref().map(|(version, _)| *version));
@@ -347,7 +346,7 @@ fn the_last_of_all_tokens_is_left_alone() {
             let mut inputs = Vec::new();
             for output in outputs.drain(..) {
                 match output {
-                    Output::Read { op, query, .. } => {
+                    Output::Read { op, query } => {
                         let roles = query.keys.iter().filter(|key| key.kind() == Kind::Role);
                         let value = Record::Role(record.clone());
                         let entry = |key: &Key| Entry {

@@ -50,8 +50,6 @@ pub struct StoreRequest {
     pub pid: Pid,
     pub op: OpId,
     pub body: Operation,
-    /// A read in the same round trip, with an answer of its own.
-    pub rider: Option<(OpId, Query)>,
     /// Whether the sender waits for the reply.
     pub answered: bool,
     /// Whether a duplicate is in flight: then the store must not answer that the operation will never be applied.

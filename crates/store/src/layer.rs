@@ -5,9 +5,7 @@ use std::fmt;
 use async_trait::async_trait;
 use futures_util::stream::BoxStream;
 
-use crate::{
-    Description, Entry, Exchanged, LivenessLocks, Name, Outcome, Query, Signal, Store, StoreError, Write,
-};
+use crate::{Description, Entry, LivenessLocks, Name, Outcome, Query, Signal, Store, StoreError, Write};
 
 /// A store around another one. Whatever a layer does not write itself goes to the inner store as it is, so that none can
 /// forget to pass on a liveness lock. Every layer is a [`Store`].
@@ -24,13 +22,6 @@ pub trait Layer: fmt::Debug + fmt::Display + Send + Sync + 'static {
     /// See [`Store::write`].
     async fn write(&self, namespace: &Name, writes: &[Write]) -> Result<Vec<Outcome>, StoreError> {
         self.inner().write(namespace, writes).await
-    }
-
-    /// See [`Store::exchange`]. Not passed on by itself: a layer that does something to reads and writes does it to these too. One
-    /// that wants the round trip of the inner store says so.
-    async fn exchange(&self, namespace: &Name, writes: &[Write], query: &Query) -> Exchanged {
-        let written = Layer::write(self, namespace, writes).await;
-        Exchanged { written, read: Layer::read(self, namespace, query).await }
     }
 
     /// See [`Store::watch`].
@@ -63,10 +54,6 @@ impl<L: Layer> Store for L {
 
     async fn write(&self, namespace: &Name, writes: &[Write]) -> Result<Vec<Outcome>, StoreError> {
         Layer::write(self, namespace, writes).await
-    }
-
-    async fn exchange(&self, namespace: &Name, writes: &[Write], query: &Query) -> Exchanged {
-        Layer::exchange(self, namespace, writes, query).await
     }
 
     fn watch(&self, namespace: &Name) -> BoxStream<'static, Signal> {

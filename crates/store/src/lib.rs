@@ -55,22 +55,6 @@ pub enum Outcome {
     Failed(StoreError),
 }
 
-/// What a [`Store::exchange`] came to: each part as if it had been asked for alone.
-#[derive(Debug)]
-#[allow(missing_docs, reason = "fields are named after what they hold")]
-pub struct Exchanged {
-    pub written: Result<Vec<Outcome>, StoreError>,
-    pub read: Result<Vec<Entry>, StoreError>,
-}
-
-impl Exchanged {
-    /// Both parts failed in the same way.
-    #[must_use]
-    pub fn failed(error: &StoreError) -> Self {
-        Self { written: Err(error.clone()), read: Err(error.clone()) }
-    }
-}
-
 /// What a store tells without being asked.
 #[derive(Debug, Clone)]
 pub enum Signal {
@@ -161,12 +145,6 @@ pub struct Description {
 ///   room for them; the store's page says how many. What is larger MUST be carried out too, or refused with
 ///   [`Fate::NotApplied`].
 ///
-/// Exchanges
-/// - **X1** Each part of [`Store::exchange`] MUST have the outcome that it would have alone, clauses R and W: a conflict or a
-///   failure of one MUST NOT change what the other says.
-/// - **X2** The read MUST show what was there at some moment after the exchange was asked for. It MAY show the registers that the
-///   exchange writes as they were before, or as they are after.
-///
 /// Failure
 /// - **F1** An error MUST carry [`Fate::Unknown`] unless it is proven that the write neither happened nor will.
 /// - **F2** After [`Fate::NotApplied`] the write MUST NOT take effect later.
@@ -196,13 +174,6 @@ pub trait Store: fmt::Debug + fmt::Display + Send + Sync + 'static {
 
     /// Carries out some writes, each independent of the others.
     async fn write(&self, namespace: &Name, writes: &[Write]) -> Result<Vec<Outcome>, StoreError>;
-
-    /// Carries out some writes, and reads: a beat and the poll that goes with it. In one round trip where the store can; here, in
-    /// two.
-    async fn exchange(&self, namespace: &Name, writes: &[Write], query: &Query) -> Exchanged {
-        let written = self.write(namespace, writes).await;
-        Exchanged { written, read: self.read(namespace, query).await }
-    }
 
     /// Tells of changes, and of evidence, from the moment of this call until it is dropped.
     fn watch(&self, namespace: &Name) -> BoxStream<'static, Signal>;

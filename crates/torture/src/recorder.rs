@@ -9,7 +9,7 @@ use futures_util::stream::{BoxStream, StreamExt};
 use tenure::SharedStore;
 use tenure::clock::lease_nanos;
 use tenure::store::{
-    Entry, Exchanged, Fate, Key, Kind, Layer, Name, Outcome, Query, Signal, Store, StoreError, Version, Write,
+    Entry, Fate, Key, Kind, Layer, Name, Outcome, Query, Signal, Store, StoreError, Version, Write,
 };
 
 use crate::judge::{NoteKind, NoteWriter};
@@ -45,35 +45,6 @@ impl Recorder {
             self.pen.note(NoteKind::Read { register: key_text(key), version, called });
         }
     }
-
-    fn found(&self, query: &Query, found: &[Entry], called: u64) {
-        for key in &query.keys {
-            self.read(key, found.iter().find(|entry| entry.key == *key), called);
-        }
-    }
-
-    fn written(&self, writes: &[Write], answer: &Result<Vec<Outcome>, StoreError>, called: u64) {
-        let outcomes = match answer {
-            Ok(outcomes) => outcomes,
-            Err(error) => {
-                if error.fate() == Fate::NotApplied {
-                    writes.iter().for_each(|write| self.wrote(write, called, Some(false)));
-                }
-                return;
-            }
-        };
-        for (write, outcome) in writes.iter().zip(outcomes) {
-            match outcome {
-                Outcome::Applied => self.wrote(write, called, Some(true)),
-                Outcome::Conflict(found) => {
-                    self.wrote(write, called, Some(false));
-                    self.read(&write.key, found.as_ref(), called);
-                }
-                Outcome::Failed(error) if error.fate() == Fate::Unknown => {}
-                Outcome::Failed(_) => self.wrote(write, called, Some(false)),
-            }
-        }
-    }
 }
 
 /// A register of another life of the store is another register.
@@ -100,27 +71,37 @@ impl Layer for Recorder {
     async fn read(&self, namespace: &Name, query: &Query) -> Result<Vec<Entry>, StoreError> {
         let called = lease_nanos();
         let found = self.inner.read(namespace, query).await?;
-        self.found(query, &found, called);
-        Ok(found)
-    }
-
-    async fn exchange(&self, namespace: &Name, writes: &[Write], query: &Query) -> Exchanged {
-        let called = lease_nanos();
-        writes.iter().for_each(|write| self.wrote(write, called, None));
-        let exchanged = self.inner.exchange(namespace, writes, query).await;
-        self.written(writes, &exchanged.written, called);
-        if let Ok(found) = &exchanged.read {
-            self.found(query, found, called);
+        for key in &query.keys {
+            self.read(key, found.iter().find(|entry| entry.key == *key), called);
         }
-        exchanged
+        Ok(found)
     }
 
     async fn write(&self, namespace: &Name, writes: &[Write]) -> Result<Vec<Outcome>, StoreError> {
         let called = lease_nanos();
         writes.iter().for_each(|write| self.wrote(write, called, None));
         let outcomes = self.inner.write(namespace, writes).await;
-        self.written(writes, &outcomes, called);
-        outcomes
+        let outcomes = match outcomes {
+            Ok(outcomes) => outcomes,
+            Err(error) => {
+                if error.fate() == Fate::NotApplied {
+                    writes.iter().for_each(|write| self.wrote(write, called, Some(false)));
+                }
+                return Err(error);
+            }
+        };
+        for (write, outcome) in writes.iter().zip(&outcomes) {
+            match outcome {
+                Outcome::Applied => self.wrote(write, called, Some(true)),
+                Outcome::Conflict(found) => {
+                    self.wrote(write, called, Some(false));
+                    self.read(&write.key, found.as_ref(), called);
+                }
+                Outcome::Failed(error) if error.fate() == Fate::Unknown => {}
+                Outcome::Failed(_) => self.wrote(write, called, Some(false)),
+            }
+        }
+        Ok(outcomes)
     }
 
     fn watch(&self, namespace: &Name) -> BoxStream<'static, Signal> {

@@ -54,7 +54,7 @@ impl TortureSettings {
     pub fn bound(&self) -> Duration {
         let settings =
             tenure::TimingSettings { ttl: Some(self.longest_ttl()), ..tenure::TimingSettings::default() };
-        tenure::Timing::new(&settings).map_or(Duration::ZERO, |timing| timing.bounds().crash_of_two)
+        tenure::Timing::new(&settings).map_or(Duration::ZERO, |timing| timing.bounds().crash)
     }
 
     /// How long after a fault everything can be expected again: a lease that was known, and a quarantine.

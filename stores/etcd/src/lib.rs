@@ -36,7 +36,7 @@ use tenure_store::kit::rules::check_batch;
 use tenure_store::kit::thread::ConnectionThread;
 use tenure_store::kit::watches::Watches;
 use tenure_store::{
-    Backend, Description, Entry, Exchanged, Name, Opening, Outcome, Query, Signal, Store, StoreError, Write,
+    Backend, Description, Entry, Name, Opening, Outcome, Query, Signal, Store, StoreError, Write,
 };
 
 const STORE: &str = "etcd";
@@ -120,21 +120,6 @@ impl Store for Etcd {
         let (members, keys) = (self.members.clone(), self.keys.clone());
         let (namespace, writes) = (namespace.clone(), writes.to_vec());
         self.thread.run(async move { Ok(batch::write(&members, &keys, &namespace, &writes).await) }).await
-    }
-
-    async fn exchange(&self, namespace: &Name, writes: &[Write], query: &Query) -> Exchanged {
-        if check_batch(STORE, writes).is_ok() {
-            let (members, keys) = (self.members.clone(), self.keys.clone());
-            let (namespace, writes, query) = (namespace.clone(), writes.to_vec(), query.clone());
-            let work = async move { Ok(batch::exchange(&members, &keys, &namespace, &writes, &query).await) };
-            match self.thread.run(work).await {
-                Ok(Some(exchanged)) => return exchanged,
-                Ok(None) => {}
-                Err(error) => return Exchanged::failed(&error),
-            }
-        }
-        let written = self.write(namespace, writes).await;
-        Exchanged { written, read: self.read(namespace, query).await }
     }
 
     fn watch(&self, namespace: &Name) -> BoxStream<'static, Signal> {

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::connection::{Effect, Members, path};
 use super::keys::Keys;
-use super::messages::{KeyValue, Op, OpAnswer, Range, Txn, TxnAnswer};
+use super::messages::{KeyValue, Op, Range, Txn, TxnAnswer};
 use super::{STORE, keys};
 use tenure_store::kit::packed::entry;
 use tenure_store::{Entry, Epoch, Key, Kind, Name, Query, StoreError};
@@ -22,9 +22,12 @@ pub(super) async fn read(
     namespace: &Name,
     query: &Query,
 ) -> Result<Vec<Entry>, StoreError> {
-    let look = Look::new(keys, namespace, query);
+    let whole: BTreeSet<_> = query.kinds.iter().copied().collect();
+    let wanted: BTreeSet<_> =
+        query.keys.iter().filter(|key| !whole.contains(&(key.epoch(), key.kind()))).collect();
+    let prefix = format!("{}{namespace}/", keys.all());
     let mut entries = Vec::new();
-    for part in look.ranges.chunks(RANGES) {
+    for part in ranges(keys, namespace, &whole, &wanted).chunks(RANGES) {
         let question = Txn { success: part.iter().cloned().map(Op::Range).collect(), ..Txn::default() };
         let answer: TxnAnswer = members
             .ask_latest(Effect::Reads, path::TXN, &question, |answer: &TxnAnswer| answer.header)
@@ -32,34 +35,14 @@ pub(super) async fn read(
         if answer.responses.len() != part.len() {
             return Err(StoreError::not_applied(STORE, "the server left parts of a question unanswered"));
         }
-        entries.extend(look.found(answer.responses));
+        let found = answer.responses.into_iter().filter_map(|response| response.response_range);
+        for pair in found.flat_map(|range| range.kvs) {
+            entries.extend(register(&prefix, &pair, |key| {
+                whole.contains(&(key.epoch(), key.kind())) || wanted.contains(key)
+            }));
+        }
     }
     Ok(entries)
-}
-
-/// What a query asks, as ranges of keys.
-pub(super) struct Look<'a> {
-    whole: BTreeSet<(Epoch, Kind)>,
-    wanted: BTreeSet<&'a Key>,
-    prefix: String,
-    pub(super) ranges: Vec<Range>,
-}
-
-impl<'a> Look<'a> {
-    pub(super) fn new(keys: &Keys, namespace: &Name, query: &'a Query) -> Self {
-        let whole: BTreeSet<_> = query.kinds.iter().copied().collect();
-        let wanted: BTreeSet<_> =
-            query.keys.iter().filter(|key| !whole.contains(&(key.epoch(), key.kind()))).collect();
-        let ranges = ranges(keys, namespace, &whole, &wanted);
-        Self { whole, wanted, prefix: format!("{}{namespace}/", keys.all()), ranges }
-    }
-
-    /// The registers that the answers to ranges hold.
-    pub(super) fn found(&self, answers: impl IntoIterator<Item = OpAnswer>) -> Vec<Entry> {
-        let wanted = |key: &Key| self.whole.contains(&(key.epoch(), key.kind())) || self.wanted.contains(key);
-        let ranges = answers.into_iter().filter_map(|answer| answer.response_range);
-        ranges.flat_map(|range| range.kvs).filter_map(|pair| register(&self.prefix, &pair, wanted)).collect()
-    }
 }
 
 fn ranges(

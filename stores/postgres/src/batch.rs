@@ -13,19 +13,6 @@ use tenure_store::{Entry, Name, Outcome, StoreError, Write};
 pub(super) const WRITE: &str = "SELECT item, outcome, now_version, now_token, now_value
 FROM tenure_write_v2($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)";
 
-/// The same, and everything that a query asks for, in one statement: rows with an item tell of writes, the others are registers.
-pub(super) const EXCHANGE: &str = "
-SELECT item, outcome, NULL::text, NULL::text, NULL::text, now_version, now_token, now_value
-FROM tenure_write_v2($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)
-UNION ALL
-SELECT NULL::bigint, NULL::text, r.epoch, r.kind, r.name, r.version, r.token, r.value
-FROM unnest($12::text[], $13::text[]) AS q (epoch, kind)
-JOIN tenure_registers r ON r.namespace = $1 AND r.epoch = q.epoch AND r.kind = q.kind
-UNION ALL
-SELECT NULL::bigint, NULL::text, r.epoch, r.kind, r.name, r.version, r.token, r.value
-FROM unnest($14::text[], $15::text[], $16::text[]) AS q (epoch, kind, name)
-JOIN tenure_registers r ON r.namespace = $1 AND r.epoch = q.epoch AND r.kind = q.kind AND r.name = q.name";
-
 /// What [`WRITE`] is asked with: the items that are worth asking about, in the order of their keys.
 #[derive(Debug)]
 pub(super) struct Batch {
@@ -103,15 +90,14 @@ impl Batch {
         ]
     }
 
-    /// One outcome for each write, in the order in which they were given. What is there begins with its version, in column
-    /// `there`.
-    pub(super) fn outcomes(self, rows: &[Row], there: usize) -> Vec<Outcome> {
+    /// One outcome for each write, in the order in which they were given.
+    pub(super) fn outcomes(self, rows: &[Row]) -> Vec<Outcome> {
         let mut outcomes: Vec<Option<Outcome>> =
             self.refused.into_iter().map(|refused| refused.map(Outcome::Failed)).collect();
         for row in rows {
             let item = row.try_get::<_, i64>(0).ok().and_then(|item| usize::try_from(item).ok());
             if let Some(nth) = item.and_then(|item| self.items.get(item.wrapping_sub(1))) {
-                outcomes[*nth] = outcome(&self.writes[*nth], row, there);
+                outcomes[*nth] = outcome(&self.writes[*nth], row);
             }
         }
         let silent = || Outcome::Failed(StoreError::unknown(STORE, "the server said nothing of this write"));
@@ -130,10 +116,9 @@ fn refused_without_asking(write: &Write) -> Option<StoreError> {
     refused_outright(STORE, write)
 }
 
-fn outcome(write: &Write, row: &Row, there: usize) -> Option<Outcome> {
+fn outcome(write: &Write, row: &Row) -> Option<Outcome> {
     let found = || -> Option<Entry> {
-        let (version, token, json) =
-            (row.try_get(there).ok()?, row.try_get(there + 1).ok()?, row.try_get(there + 2).ok()?);
+        let (version, token, json) = (row.try_get(2).ok()?, row.try_get(3).ok()?, row.try_get(4).ok()?);
         Some(found(write.key.clone(), version, token, json))
     };
     match row.try_get(1).ok()? {

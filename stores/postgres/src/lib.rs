@@ -40,8 +40,8 @@ use tenure_store::kit::rules::check_batch;
 use tenure_store::kit::thread::ConnectionThread;
 use tenure_store::kit::watches::Watches;
 use tenure_store::{
-    Backend, Description, Entry, Exchanged, LivenessLock, LivenessLocks, Name, Opening, Outcome, Query,
-    SessionId, Signal, Store, StoreError, Takeover, Write,
+    Backend, Description, Entry, LivenessLock, LivenessLocks, Name, Opening, Outcome, Query, SessionId,
+    Signal, Store, StoreError, Takeover, Write,
 };
 
 const STORE: &str = "postgres";
@@ -138,7 +138,7 @@ impl Store for Postgres {
                 let found = operations
                     .ask(|connection| async move { connection.read(&question.params()).await })
                     .await?;
-                Ok(found.iter().filter_map(|row| rows::entry(row, 0)).collect())
+                Ok(found.iter().filter_map(rows::entry).collect())
             })
             .await
     }
@@ -147,7 +147,7 @@ impl Store for Postgres {
         check_batch(STORE, writes)?;
         let batch = Batch::new(namespace, writes, self.settings.patience_ms());
         if batch.is_empty() {
-            return self.thread.check_open().map(|()| batch.outcomes(&[], 0));
+            return self.thread.check_open().map(|()| batch.outcomes(&[]));
         }
         let operations = self.operations.clone();
         self.thread
@@ -156,37 +156,9 @@ impl Store for Postgres {
                     Ok((connection.write(&batch.params()).await?, batch))
                 };
                 let (answered, batch) = operations.ask(ask).await?;
-                Ok(batch.outcomes(&answered, 2))
+                Ok(batch.outcomes(&answered))
             })
             .await
-    }
-
-    /// One statement. What has nothing to write or to read has no need of it.
-    async fn exchange(&self, namespace: &Name, writes: &[Write], query: &Query) -> Exchanged {
-        if let Err(error) = check_batch(STORE, writes) {
-            return Exchanged { written: Err(error), read: self.read(namespace, query).await };
-        }
-        let batch = Batch::new(namespace, writes, self.settings.patience_ms());
-        if batch.is_empty() || (query.keys.is_empty() && query.kinds.is_empty()) {
-            let written = self.write(namespace, writes).await;
-            return Exchanged { written, read: self.read(namespace, query).await };
-        }
-        let (operations, question) = (self.operations.clone(), Question::new(namespace, query));
-        let work = async move {
-            let ask = |connection: Arc<PostgresConnection>| async move {
-                let params: Vec<_> =
-                    batch.params().into_iter().chain(question.params().into_iter().skip(1)).collect();
-                Ok((connection.exchange(&params).await?, batch))
-            };
-            operations.ask(ask).await
-        };
-        match self.thread.run(work).await {
-            Ok((answered, batch)) => {
-                let read = answered.iter().filter_map(|row| rows::entry(row, 2)).collect();
-                Exchanged { written: Ok(batch.outcomes(&answered, 5)), read: Ok(read) }
-            }
-            Err(error) => Exchanged::failed(&error),
-        }
     }
 
     fn watch(&self, namespace: &Name) -> BoxStream<'static, Signal> {

@@ -65,11 +65,11 @@ impl Question {
     }
 }
 
-/// What a row of [`READ`] says from that column on; none if this version cannot have written it, and so cannot name it.
-pub(super) fn entry(row: &Row, from: usize) -> Option<Entry> {
-    let text = |column| row.try_get::<_, &str>(from + column).ok();
+/// What a row of [`READ`] says; none if this version cannot have written it, and so cannot name it.
+pub(super) fn entry(row: &Row) -> Option<Entry> {
+    let text = |column| row.try_get::<_, &str>(column).ok();
     let key = key(text(0)?, text(1)?, text(2)?)?;
-    Some(found(key, text(3)?, row.try_get(from + 4).ok()?, text(5)?))
+    Some(found(key, text(3)?, row.try_get(4).ok()?, text(5)?))
 }
 
 /// A register; unreadable if its version is none.

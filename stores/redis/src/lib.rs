@@ -35,8 +35,7 @@ use tenure_store::kit::rules::check_batch;
 use tenure_store::kit::thread::ConnectionThread;
 use tenure_store::kit::watches::Watches;
 use tenure_store::{
-    Backend, Class, Description, Entry, Exchanged, Name, Opening, Outcome, Query, Signal, Store, StoreError,
-    Write,
+    Backend, Class, Description, Entry, Name, Opening, Outcome, Query, Signal, Store, StoreError, Write,
 };
 
 const STORE: &str = "redis";
@@ -113,16 +112,6 @@ impl Store for Redis {
         check_batch(STORE, writes)?;
         let (operations, namespace, writes) = (self.operations.clone(), namespace.clone(), writes.to_vec());
         self.thread.run(async move { operations.write(&namespace, &writes).await }).await
-    }
-
-    async fn exchange(&self, namespace: &Name, writes: &[Write], query: &Query) -> Exchanged {
-        if let Err(error) = check_batch(STORE, writes) {
-            return Exchanged { written: Err(error), read: self.read(namespace, query).await };
-        }
-        let (operations, namespace) = (self.operations.clone(), namespace.clone());
-        let (writes, query) = (writes.to_vec(), query.clone());
-        let work = async move { Ok(operations.exchange(&namespace, &writes, &query).await) };
-        self.thread.run(work).await.unwrap_or_else(|error| Exchanged::failed(&error))
     }
 
     fn watch(&self, namespace: &Name) -> BoxStream<'static, Signal> {

@@ -20,7 +20,7 @@ use super::script::{Change, Look};
 use super::settings::RedisSettings;
 use tenure_store::kit::thread::Backoff;
 use tenure_store::kit::watches::{Watches, lock};
-use tenure_store::{Class, Entry, Exchanged, Name, Outcome, Query, Retry, Signal, StoreError, Write};
+use tenure_store::{Class, Entry, Name, Outcome, Query, Retry, Signal, StoreError, Write};
 
 /// The operations side of a handle.
 #[derive(Debug)]
@@ -102,64 +102,15 @@ impl Operations {
         if let Err(Failure::NoScript) = reply {
             reply = self.ask(&up, deadline, &change.command(true)).await;
         }
-        self.changed(space, &up, deadline, change, reply.map_err(Failure::into_error)?).await
-    }
-
-    /// The script and the reads, sent at once. What has to be asked anew, because the server is another one or has lost the
-    /// script, is asked part by part.
-    pub(super) async fn exchange(
-        self: &Arc<Self>,
-        space: &Name,
-        writes: &[Write],
-        query: &Query,
-    ) -> Exchanged {
-        let deadline = self.deadline();
-        let (change, look) = (Change::new(space, writes), Look::new(space, query));
-        let up = match self.up(deadline).await {
-            Ok(up) => up,
-            Err(error) => return Exchanged::failed(&error),
-        };
-        let commands = look.commands_after(change.command(false));
-        let mut connection = up.connection.clone();
-        let asked = timeout_at(deadline, connection.send_packed_commands(&commands, 0, commands.len())).await;
-        let replies = match self.answer(&up, asked) {
-            Ok(replies) => replies,
-            Err(failure) => return Exchanged::failed(&failure.into_error()),
-        };
-        let mut replies = replies.into_iter();
-        let changed = replies.next().unwrap_or(Reply::Nil);
-        let found: Vec<Reply> = replies.collect();
-        let written = match self.check(&up, &changed) {
-            Ok(()) => self.changed(space, &up, deadline, change, changed).await,
-            Err(Failure::NoScript | Failure::Moved(..)) => self.write(space, writes).await,
-            Err(Failure::Other(error)) => Err(error),
-        };
-        let read = match found.iter().try_for_each(|reply| self.check(&up, reply)) {
-            Ok(()) => look.entries(found),
-            Err(Failure::NoScript | Failure::Moved(..)) => self.read(space, query).await,
-            Err(Failure::Other(error)) => Err(error),
-        };
-        Exchanged { written, read }
-    }
-
-    /// Takes in the answer of the script.
-    async fn changed(
-        self: &Arc<Self>,
-        space: &Name,
-        up: &Up,
-        deadline: Instant,
-        change: Change<'_>,
-        reply: Reply,
-    ) -> Result<Vec<Outcome>, StoreError> {
-        let changed = change.read(reply)?;
+        let changed = change.read(reply.map_err(Failure::into_error)?)?;
         self.remember(space, changed.marker.as_deref());
         if changed.unnotified > 0 {
             self.unnotified.store(true, Ordering::Relaxed);
         }
         if changed.connection == ConnectionHealth::Spent {
-            self.give_up(up);
+            self.give_up(&up);
         }
-        self.wait_for_replicas(up, deadline, changed.outcomes).await
+        self.wait_for_replicas(&up, deadline, changed.outcomes).await
     }
 
     pub(super) async fn read(

@@ -167,19 +167,6 @@ impl<'a> Look<'a> {
     pub(super) fn commands(&self) -> Pipeline {
         let mut commands = Pipeline::new();
         commands.cmd("GET").arg(keys::marker(self.namespace));
-        self.add_to(&mut commands);
-        commands
-    }
-
-    /// The same after a script, which tells the marker.
-    pub(super) fn commands_after(&self, script: Cmd) -> Pipeline {
-        let mut commands = Pipeline::new();
-        commands.add_command(script);
-        self.add_to(&mut commands);
-        commands
-    }
-
-    fn add_to(&self, commands: &mut Pipeline) {
         for (epoch, kind) in &self.whole {
             commands.cmd("HGETALL").arg(keys::hash(self.namespace, *epoch, *kind));
         }
@@ -190,18 +177,14 @@ impl<'a> Look<'a> {
                 .arg(keys::hash(self.namespace, *epoch, *kind))
                 .arg(names.iter().map(AsRef::as_ref).collect::<Vec<&str>>());
         }
+        commands
     }
 
     pub(super) fn read(self, replies: Vec<Reply>) -> Result<Found, StoreError> {
         let mut replies = replies.into_iter();
         let marker = replies.next().and_then(text);
         check_format(marker.as_deref())?;
-        Ok(Found { marker, entries: self.entries(replies)? })
-    }
-
-    /// What the answers to the reads say.
-    pub(super) fn entries(self, replies: impl IntoIterator<Item = Reply>) -> Result<Vec<Entry>, StoreError> {
-        let (mut replies, mut entries) = (replies.into_iter(), Vec::new());
+        let mut entries = Vec::new();
         for (epoch, kind) in self.whole {
             read_whole(epoch, kind, replies.next(), &mut entries)?;
         }
@@ -213,7 +196,7 @@ impl<'a> Look<'a> {
                 }
             }
         }
-        Ok(entries)
+        Ok(Found { marker, entries })
     }
 }
 

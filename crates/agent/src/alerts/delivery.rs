@@ -76,7 +76,7 @@ impl Notifier {
 
     /// Goes on from what the registers say.
     async fn deliver_shared(&self, app: &Arc<App>, alerting: &Alerting) -> Result<(), tenure::Error> {
-        let mut records: BTreeMap<Name, Record> = app.onlooker.alerts().await?.into_iter().collect();
+        let mut records: BTreeMap<Name, Record> = app.operator.alerts().await?.into_iter().collect();
         for rule in &alerting.rules {
             let now = Stamp::now().0;
             let kept = records.remove(&rule.name).unwrap_or_default();

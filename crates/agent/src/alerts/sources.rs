@@ -119,7 +119,7 @@ fn store_series(seen: &Observation, app: &App, speaks: &[String]) -> Vec<SeriesV
 
 /// What the ledgers of tasks tell; none if they cannot be read.
 async fn ledgers(app: &App) -> Option<Vec<SeriesValue>> {
-    let ledgers = app.onlooker.tasks(None).await.ok()?;
+    let ledgers = app.operator.tasks(None).await.ok()?;
     let totals = ledgers.iter().flat_map(|ledger| {
         let mut labels = labels([("task", ledger.task.as_str())]);
         if let Some(node) = &ledger.node {

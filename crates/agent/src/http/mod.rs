@@ -35,7 +35,6 @@ use super::cluster_view::ClusterView;
 use super::config::Config;
 use super::events::Events;
 use super::metrics::Metrics;
-use super::mirror::{Mirror, Sightings};
 use super::ui;
 use access::Access;
 use limits::{Cost, Limits, RateLimit, SlotPool, Turns};
@@ -50,8 +49,6 @@ pub struct App {
     pub node: Node,
     /// Looks and asks.
     pub operator: Operator,
-    /// Looks at what the node has read anyway.
-    pub onlooker: Operator,
     /// The cluster, as it was seen last.
     pub cluster_view: ClusterView,
     /// What happens.
@@ -86,21 +83,13 @@ pub struct App {
 impl App {
     /// Puts the parts together.
     #[must_use]
-    pub fn new(
-        config: Config,
-        node: Node,
-        sightings: Arc<Sightings>,
-        metrics: Metrics,
-        events: Arc<Events>,
-    ) -> Arc<Self> {
+    pub fn new(config: Config, node: Node, metrics: Metrics, events: Arc<Events>) -> Arc<Self> {
         let candidacies = Arc::new(Candidacies::new(node.clone(), &config));
         metrics.attach(&node, &candidacies);
         let alert_manager = Arc::new(AlertManager::new(config.alerting.clone()));
         metrics.attach_alerts(&alert_manager);
         let by = format!("agent {}", node.name());
-        let operator = Operator::new(node.store().clone(), node.namespace().clone(), by.clone());
-        let mirror = Mirror::new(node.store().clone(), sightings, config.timing.ttl);
-        let onlooker = Operator::new(Arc::new(mirror), node.namespace().clone(), by);
+        let operator = Operator::new(node.store().clone(), node.namespace().clone(), by);
         let http = &config.http;
         Arc::new(Self {
             cluster_view: ClusterView::new(&config.timing),
@@ -118,7 +107,6 @@ impl App {
             config,
             node,
             operator,
-            onlooker,
             events,
             candidacies,
             metrics,

@@ -227,7 +227,7 @@ async fn hanging_agent() -> (Arc<App>, Arc<AtomicBool>) {
         .await
         .unwrap();
     let metrics = Metrics::new(&config.metrics, node.name(), node.namespace(), &StoreMeter::default());
-    let app = App::new(config.clone(), node, Arc::default(), metrics, Arc::new(Events::new(10)));
+    let app = App::new(config.clone(), node, metrics, Arc::new(Events::new(10)));
     app.candidacies.sync(&config.roles).await.unwrap();
     tokio::task::block_in_place(|| eventually("it leads", || leads(&app)));
     (app, hang)

@@ -80,7 +80,7 @@ fn a_file_that_is_in_order_says_what_it_came_to() {
         "http://127.0.0.1:7654",
         "The settings are valid",
         "a crashed leader is replaced within",
-        "37.9s",
+        "36.4s",
     ] {
         assert!(ran.out.contains(part), "{part} in\n{}", ran.out);
     }

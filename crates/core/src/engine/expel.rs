@@ -84,11 +84,9 @@ impl Engine {
         ctx: &mut StepContext<'_>,
     ) {
         let received_at = self.rules.received_at(sent_at, self.now.time);
-        let news = self.peers.observe_live(id, version, record, received_at, &self.rules);
-        match news {
-            LiveNews::Stale => return,
-            LiveNews::Same => self.peers.observe_same(id, sent_at, &self.rules),
-            LiveNews::Version => {}
+        let news = self.peers.observe_live(id, version, record, received_at);
+        if news == LiveNews::Stale {
+            return;
         }
         self.watch_lock(id, ctx);
         if news == LiveNews::Version {
@@ -167,11 +165,11 @@ impl Engine {
     }
 
     fn with_expulsion_terms<T>(&self, answer: impl FnOnce(&ExpulsionTerms<'_>) -> T) -> T {
-        let (depends_on, turn) = (|id| self.depends_on(id), |id| self.expel_delay(id));
+        let depends_on = |id| self.depends_on(id);
         answer(&ExpulsionTerms {
             rules: &self.rules,
             now: self.now.time,
-            turn: &turn,
+            own_name: &self.node,
             quarantined_until: self.cluster.quarantined_until(),
             depends_on: &depends_on,
         })
@@ -197,7 +195,6 @@ impl Engine {
             node_writes: 0,
             holds_back: false,
             ttl: timing.ttl,
-            every: Duration::ZERO,
             takeover: Takeover::Strict,
             grace: timing.grace,
             liveness_lock: None,

@@ -29,7 +29,6 @@ mod order;
 mod own_node;
 mod peers;
 mod poll;
-mod rhythm;
 mod roles;
 mod rules;
 mod session;
@@ -38,8 +37,7 @@ mod session;
 use crate::Mutant;
 use crate::record::EndReason;
 use crate::{
-    Entropy, Epoch, Event, Hint, Input, Key, Kind, Name, Now, OpId, Output, SessionId, Time, Timing, Token,
-    Version,
+    Entropy, Epoch, Event, Hint, Input, Key, Kind, Name, Now, Output, SessionId, Time, Timing, Token, Version,
 };
 
 use cluster::Cluster;
@@ -143,8 +141,6 @@ pub struct Engine {
 struct StepContext<'a> {
     out: Vec<Output>,
     entropy: &'a mut dyn Entropy,
-    /// The beat that was sent in this step: a poll may ride along.
-    beat: Option<OpId>,
 }
 
 impl StepContext<'_> {
@@ -184,7 +180,7 @@ impl Engine {
     pub fn step(&mut self, now: Now, input: Input, entropy: &mut dyn Entropy) -> Vec<Output> {
         assert!(now.time >= self.now.time, "the lease clock went backwards");
         self.now = now;
-        let mut ctx = StepContext { out: Vec::new(), entropy, beat: None };
+        let mut ctx = StepContext { out: Vec::new(), entropy };
         self.expire(&mut ctx);
         self.handle_input(input, &mut ctx);
         self.decide(&mut ctx);

@@ -10,7 +10,7 @@ use crate::record::Role as RoleRecord;
 use crate::{Name, SessionId, Timing};
 
 use super::Engine;
-use super::peers::NodeView;
+use super::peers::{NodeView, Peers};
 use super::roles::TrackedRole;
 
 /// All ranks together wait no longer than this.
@@ -62,16 +62,10 @@ impl Engine {
     }
 
     /// After this a node of that ttl has found out about a free role, hint or no hint: our next beat carries the news,
-    /// and one of its polls, half a lease apart, finds it.
+    /// and one of its polls finds it.
     fn discovery_time(&self, ttl: Duration) -> Duration {
         let Timing { beat, op_timeout, .. } = *self.rules.timing();
-        (2 * beat + op_timeout).max(beat + op_timeout + ttl / 2)
-    }
-
-    /// How long to leave the expulsion of a session to those who come before us: one of the watchers goes first.
-    pub(super) fn expel_delay(&self, session: SessionId) -> Duration {
-        let (ahead, all) = self.expulsion_turn(session);
-        rank_delay(ahead, all, 0)
+        (2 * beat + op_timeout).max(ttl.saturating_mul(3) / 5)
     }
 
     /// No expulsion waits longer for its turn, once it is due.
@@ -96,6 +90,19 @@ impl Engine {
             |view: &NodeView| view.priority(role).is_some() && self.peers.may_be_alive(view.session());
         self.peers.node(successor).is_none_or(stands)
     }
+}
+
+/// How long to leave the expulsion of a session to those who come before us: one of the watchers goes first.
+pub(super) fn expel_delay(peers: &Peers, own_name: &Name, session: SessionId) -> Duration {
+    let rank = |node: &Name| spread_hash(session.get() as u64, node);
+    let mine = rank(own_name);
+    let others = peers.nodes().filter(|(node, view)| *node != own_name && peers.seen_alive(view.session()));
+    let (mut ahead, mut all) = (0, 1);
+    for (node, _) in others {
+        all += 1;
+        ahead += usize::from(rank(node) < mine);
+    }
+    rank_delay(ahead, all, 0)
 }
 
 /// The order in which candidates, given with their priorities, claim a role whose register holds `record`.

@@ -9,7 +9,7 @@ use std::time::Duration;
 use crate::record::{Node as NodeRecord, Session as SessionRecord};
 use crate::{Evidence, Name, OpId, SessionId, Takeover, Time, Version};
 
-use super::rhythm::Rhythm;
+use super::order;
 use super::rules::Rules;
 
 /// With so few nodes every poll reads every session, and every liveness lock is watched.
@@ -45,7 +45,7 @@ enum PeerState {
     /// know and counts on its lease, which has run out by then.
     Absent { lapsed_at: Time },
     /// A live register.
-    Live(Box<LivePeer>),
+    Live(LivePeer),
     /// Over, for good.
     Over { since: Time },
 }
@@ -63,8 +63,6 @@ struct LivePeer {
     dead_since: Option<Time>,
     /// When a liveness lock showed that its connection dropped.
     dropped_at: Option<Time>,
-    /// When its next beat is expected, if we watch it closely.
-    rhythm: Option<Rhythm>,
 }
 
 impl LivePeer {
@@ -81,19 +79,6 @@ impl LivePeer {
         match (self.dropped_at, rules.disconnect_wait(&self.record)) {
             (Some(dropped_at), Some(wait)) => silent_at.min(dropped_at.min(self.received_at).after(wait)),
             _ => silent_at,
-        }
-    }
-}
-
-impl LivePeer {
-    /// A later version was received; one whose owner changed its pace is got to know anew.
-    fn follow(&mut self, record: &SessionRecord, received_at: Time, rules: &Rules) {
-        let every = rules.beat_of(record);
-        let beats = record.beat.saturating_sub(self.record.beat);
-        match &mut self.rhythm {
-            Some(rhythm) if record.every == self.record.every => rhythm.beaten(beats, received_at, every),
-            Some(rhythm) => *rhythm = Rhythm::new(received_at, every),
-            None => {}
         }
     }
 }
@@ -147,12 +132,11 @@ pub(super) enum Freed {
 pub(super) struct ExpulsionTerms<'a> {
     pub(super) rules: &'a Rules,
     pub(super) now: Time,
+    pub(super) own_name: &'a Name,
     /// Nothing that a forgetful store lacks is expelled before.
     pub(super) quarantined_until: Time,
     /// Whether we wait for that session.
     pub(super) depends_on: &'a dyn Fn(SessionId) -> bool,
-    /// How long its expulsion is left to those who come before us.
-    pub(super) turn: &'a dyn Fn(SessionId) -> Duration,
 }
 
 /// Questions.
@@ -169,25 +153,6 @@ impl Peers {
     /// Its beat was seen to advance, and there is no evidence against it.
     pub(super) fn seen_alive(&self, session: SessionId) -> bool {
         self.live(session).is_some_and(|live| live.beat_advanced && !live.is_suspect())
-    }
-
-    /// It was seen alive, and not seen to be over.
-    pub(super) fn is_live(&self, session: SessionId) -> bool {
-        self.live(session).is_some()
-    }
-
-    /// No beat of it came for so long that it may be expelled.
-    pub(super) fn is_silent(&self, session: SessionId, rules: &Rules, now: Time) -> bool {
-        self.live(session).is_some_and(|live| now >= live.expires_at(rules))
-    }
-
-    /// When a beat of a session that we watch closely is to be looked for.
-    pub(super) fn next_look(&self, rules: &Rules) -> Time {
-        let look = |peer: &Peer| match &peer.state {
-            PeerState::Live(live) => live.rhythm.map(|rhythm| rhythm.look_at(rules.beat_of(&live.record))),
-            _ => None,
-        };
-        self.sessions.values().filter_map(look).min().unwrap_or(Time::NEVER)
     }
 
     /// No evidence against it, whether its beat was seen to advance or not.
@@ -266,7 +231,7 @@ impl Peers {
         at.after(if idle && !(terms.depends_on)(id) {
             terms.rules.idle_expulsion_delay()
         } else {
-            (terms.turn)(id)
+            order::expel_delay(self, terms.own_name, id)
         })
     }
 
@@ -312,7 +277,6 @@ impl Peers {
         version: Version,
         record: &SessionRecord,
         received_at: Time,
-        rules: &Rules,
     ) -> LiveNews {
         let peer = self.sessions.entry(id).or_default();
         match &mut peer.state {
@@ -320,23 +284,19 @@ impl Peers {
             PeerState::Live(live) if live.version == version => return LiveNews::Same,
             PeerState::Live(live) => {
                 live.beat_advanced |= record.beat > live.record.beat;
-                let expected = live.rhythm.map(|rhythm| rhythm.expected());
-                live.follow(record, received_at, rules);
-                (live.version, live.record) = (version, record.clone());
-                live.received_at = rules.counts_from(expected, received_at);
+                (live.version, live.record, live.received_at) = (version, record.clone(), received_at);
             }
             state => {
                 let record = record.clone();
-                let (beat_advanced, dead_since, dropped_at, rhythm) = (false, None, None, None);
-                *state = PeerState::Live(Box::new(LivePeer {
+                let (beat_advanced, dead_since, dropped_at) = (false, None, None);
+                *state = PeerState::Live(LivePeer {
                     version,
                     record,
                     received_at,
                     beat_advanced,
                     dead_since,
                     dropped_at,
-                    rhythm,
-                }));
+                });
             }
         }
         LiveNews::Version
@@ -352,25 +312,6 @@ impl Peers {
         match usize::try_from(news) {
             Ok(news) if news <= lately.len() => Freed::Roles(lately[lately.len() - news..].to_vec()),
             _ => Freed::Unknown,
-        }
-    }
-
-    /// A read that was sent then showed no later beat than the last.
-    pub(super) fn observe_same(&mut self, id: SessionId, sent_at: Time, rules: &Rules) {
-        let Some(Peer { state: PeerState::Live(live), .. }) = self.sessions.get_mut(&id) else { return };
-        let every = rules.beat_of(&live.record);
-        if let Some(rhythm) = &mut live.rhythm {
-            rhythm.not_yet(sent_at, live.received_at, every);
-        }
-    }
-
-    /// Watches these closely from now on, and no others.
-    pub(super) fn watch_closely(&mut self, watched: &[SessionId], rules: &Rules) {
-        for (id, peer) in &mut self.sessions {
-            let PeerState::Live(live) = &mut peer.state else { continue };
-            let every = rules.beat_of(&live.record);
-            let fresh = || Rhythm::new(live.received_at, every);
-            live.rhythm = watched.binary_search(id).is_ok().then(|| live.rhythm.unwrap_or_else(fresh));
         }
     }
 

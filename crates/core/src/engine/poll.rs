@@ -1,18 +1,17 @@
-//! The poll: one read at a time. A regular one goes out with each beat, in one round trip, and when the beat of a session that
-//! we watch closely is expected (`rhythm.rs`).
+//! The poll: one read at a time, at least once a beat.
 //!
-//! Each regular poll reads the `cluster` register, what operators ask, the sessions we depend on, and one of our roles in
+//! On each beat: the `cluster` register, what operators ask, the sessions we depend on, and one of our roles in
 //! turn. A hint or a doubt adds what may have changed; every fifth poll lists all sessions, to find those that
 //! no role depends on, and now and then a poll reads our own node register. What a poll costs does not grow with the
 //! number of roles, nor with the number of hints, which can be forged.
 
 use std::collections::BTreeSet;
-use std::time::Duration;
 
 use crate::record::Record;
 use crate::{Entry, Event, Key, Kind, Name, OpId, Query, Reply, SessionId, Time};
 
 use super::ops::Purpose;
+use super::order;
 use super::roles::TrackedRole;
 use super::{BATCH, Engine, Lifecycle, StepContext};
 
@@ -81,13 +80,6 @@ const HINT_POLLS_PER_BEAT: u8 = 8;
 const HINT_POLLS_WITH_NEWS: u8 = 64;
 /// What a poll of everything costs of that allowance.
 const FULL_POLL_COST: u8 = 4;
-
-impl PollScope {
-    /// Whether the answer may list every role or node.
-    fn is_long(&self) -> bool {
-        self.nodes || self.garbage || self.audit
-    }
-}
 
 impl Poll {
     pub(super) fn reread(&mut self, key: Key) {
@@ -198,26 +190,18 @@ impl Engine {
         match self.poll.awaited {
             Some(_) => Time::NEVER,
             None if self.poll.is_due_early() => self.poll.hold_until.max(self.now.time),
-            None => self.poll.next_at.min(self.look_at()).max(self.poll.hold_until),
+            None => self.poll.next_at.max(self.poll.hold_until),
         }
-    }
-
-    /// Whether a poll may go out now, if there is a reason for one.
-    pub(super) fn poll_may_go(&self) -> bool {
-        self.poll.awaited.is_none() && self.now.time >= self.poll.hold_until
     }
 
     pub(super) fn drive_poll(&mut self, ctx: &mut StepContext<'_>) {
-        if self.lifecycle == Lifecycle::Stopped {
+        if self.lifecycle == Lifecycle::Stopped
+            || self.poll.awaited.is_some()
+            || self.now.time < self.poll.hold_until
+        {
             return;
         }
-        if ctx.beat.is_some() {
-            self.poll.next_at = self.now.time;
-        }
-        if !self.poll_may_go() {
-            return;
-        }
-        let regular = self.now.time >= self.poll.next_at || self.is_look_due();
+        let regular = self.now.time >= self.poll.next_at;
         if !regular && !self.poll.is_due_early() {
             return;
         }
@@ -233,22 +217,10 @@ impl Engine {
         self.poll.wanted = false;
         self.poll.hinted.spend(self.rules.hint_poll_cost(for_hints));
         if regular {
-            self.poll.next_at = self.now.time.after(self.longest_without_poll());
+            self.poll.next_at = self.now.time.after(self.rules.timing().beat);
             self.poll.count += 1;
         }
-        // A long answer must not hold up the acknowledgement of a beat.
-        let with = ctx.beat.filter(|_| !scope.is_long());
-        self.poll.awaited = Some(self.send_read(query, scope, with, ctx));
-    }
-
-    /// While a session is open its beats take the polls along; this is for those that cannot.
-    fn longest_without_poll(&self) -> Duration {
-        let timing = self.rules.timing();
-        if self.is_resting() {
-            timing.latest_standby_beat(timing.takeover) + timing.beat
-        } else {
-            timing.beat
-        }
+        self.poll.awaited = Some(self.send_read(query, scope, ctx));
     }
 
     fn cluster_query(&mut self) -> (Query, PollScope) {
@@ -403,7 +375,6 @@ impl Engine {
             self.poll.suspect_from.take_if(|from| *from <= op);
         }
         self.poll_done(op, ctx);
-        self.choose_watched();
         ctx.event(Event::Polled);
     }
 
@@ -484,7 +455,10 @@ impl Engine {
 
     /// Whether there is new garbage and it is our turn to delete it, which takes a list of everything.
     fn should_collect_garbage(&self) -> bool {
-        let new = |id: SessionId| !self.poll.garbage_examined.contains(&id) && self.expel_delay(id).is_zero();
+        let new = |id: SessionId| {
+            !self.poll.garbage_examined.contains(&id)
+                && order::expel_delay(&self.peers, &self.node, id).is_zero()
+        };
         !self.poll.collecting_garbage
             && self.session_usable().is_some()
             && self.long_over().into_iter().any(new)

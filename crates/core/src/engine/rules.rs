@@ -67,13 +67,6 @@ impl Rules {
         self.timing.beat / 5
     }
 
-    /// How often the owner of that session beats, as far as it says so. A record cannot make us look more often than we
-    /// beat ourselves, by much.
-    pub(super) fn beat_of(&self, record: &SessionRecord) -> Duration {
-        let every = if record.every.is_zero() { record.ttl / 4 } else { record.every };
-        every.min(record.ttl).max(self.timing.beat / 4)
-    }
-
     /// How long a node leaves the expulsion of a session that holds nothing to others.
     pub(super) fn idle_expulsion_delay(&self) -> Duration {
         4 * self.timing.beat
@@ -111,11 +104,6 @@ impl Rules {
     /// The instant from which an acknowledged beat counts.
     pub(super) fn beat_counts_from(&self, sent_at: Time, now: Time) -> Time {
         if self.bent(Mutant::ValidityFromReply) { now } else { sent_at }
-    }
-
-    /// A session on which nothing rests ends at its deadline like any other, and nothing is claimed in what is left of it.
-    pub(super) fn rested_sessions_end(&self) -> bool {
-        !self.bent(Mutant::RestedSessionLed)
     }
 
     /// Leadership is a deadline.
@@ -181,14 +169,6 @@ impl Rules {
     /// The instant from which a version that a read showed has been here.
     pub(super) fn received_at(&self, asked_at: Time, now: Time) -> Time {
         if self.bent(Mutant::ExpelFromAsked) { asked_at } else { now }
-    }
-
-    /// The instant from which a version counts that was expected then and received now.
-    pub(super) fn counts_from(&self, expected: Option<Time>, received_at: Time) -> Time {
-        match expected {
-            Some(expected) if self.bent(Mutant::ExpelFromExpected) => expected.min(received_at),
-            _ => received_at,
-        }
     }
 
     /// How long one version of a session must have been here before it may be expelled: its own ttl counts.

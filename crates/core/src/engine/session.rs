@@ -4,8 +4,6 @@
 //! When it can no longer be saved, the work is told to stop while there is still time; the session is closed once
 //! the work has stopped, and only then is the next one opened.
 
-use std::time::Duration;
-
 use crate::record::{
     EndReason, LivenessLock, MAX_FREED_LATELY, Record, Session as SessionRecord, SessionState,
 };
@@ -15,9 +13,6 @@ use crate::{
 
 use super::ops::Purpose;
 use super::{Engine, Lifecycle, StepContext};
-
-/// The beats of a fresh session that others need in order to see it move, before it rests.
-const FIRST_BEATS: u8 = 2;
 
 /// How often a liveness lock that does not come in time is asked for anew, where it matters.
 const LOCK_TRIES: u32 = 8;
@@ -67,16 +62,9 @@ struct OwnRegister {
 struct OpenSession {
     own: OwnRegister,
     valid_until: Time,
-    /// When the next beat is due, if anything rests on the session or the last one failed.
     next_beat: Time,
-    /// When it is due otherwise.
-    rests_until: Time,
     pending_beat: Option<PendingBeat>,
     in_doubt: bool,
-    /// The record tells something that no acknowledged beat carried yet.
-    has_news: bool,
-    /// So many beats are still to come before others have seen it move.
-    unseen_beats: u8,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -84,8 +72,6 @@ struct PendingBeat {
     op: OpId,
     sent_at: Time,
     version: Version,
-    /// It carries news.
-    news: bool,
 }
 
 /// How a session ends.
@@ -117,12 +103,6 @@ impl OwnSession {
         }
     }
 
-    /// Whether others have been told all that the record says, and have seen it move.
-    pub(super) fn is_told(&self) -> bool {
-        matches!(&self.stage, SessionStage::Open(open)
-            if !open.has_news && !open.in_doubt && !open.own.record.holds_back && open.unseen_beats == 0)
-    }
-
     /// Every id that is ours now, in whatever state.
     pub(super) fn own_id(&self) -> Option<SessionId> {
         match &self.stage {
@@ -140,10 +120,7 @@ impl Engine {
     /// The session under which claims may be made: open, and not about to end.
     pub(super) fn session_usable(&self) -> Option<SessionId> {
         match &self.session.stage {
-            SessionStage::Open(open)
-                if self.now.time < self.rules.cancel_at(open.valid_until)
-                    || !self.rules.rested_sessions_end() =>
-            {
+            SessionStage::Open(open) if self.now.time < self.rules.cancel_at(open.valid_until) => {
                 Some(open.own.id)
             }
             _ => None,
@@ -154,14 +131,12 @@ impl Engine {
     pub(super) fn count_node_write(&mut self) {
         if let SessionStage::Open(open) = &mut self.session.stage {
             open.own.record.node_writes += 1;
-            open.has_news = true;
         }
     }
 
     /// Counts a resigned role, so that followers read it again even if the hint is lost.
     pub(super) fn count_freed(&mut self, role: &Name) {
         if let SessionStage::Open(open) = &mut self.session.stage {
-            open.has_news = true;
             let record = &mut open.own.record;
             record.freed += 1;
             record.freed_lately.push(role.clone());
@@ -179,38 +154,13 @@ impl Engine {
             }
             SessionStage::AcquiringLock { since, .. } => since.after(self.rules.timing().op_timeout),
             SessionStage::Open(open) if open.pending_beat.is_none() => {
-                self.beat_due(open).min(self.beats_end_at(open.valid_until))
+                open.next_beat.min(self.rules.beats_end_at(open.valid_until))
             }
-            SessionStage::Open(open) => self.beats_end_at(open.valid_until),
+            SessionStage::Open(open) => self.rules.beats_end_at(open.valid_until),
             SessionStage::Ending { valid_until, .. } if *valid_until > self.now.time => *valid_until,
             SessionStage::Closing { writing: None, retry_at, .. } => *retry_at,
             _ => Time::NEVER,
         }
-    }
-
-    /// When the next beat is due. A session that rested beats as soon as something rests on it: the claim has its whole lease
-    /// then, and those who read the claim learn when to look. Where a look is to come, a beat waits a little longer in order to
-    /// ride along.
-    fn beat_due(&self, open: &OpenSession) -> Time {
-        let (timing, takeover) = (self.rules.timing(), open.own.record.takeover);
-        let rested = open.own.record.every > timing.beat && !open.in_doubt;
-        if !self.is_resting() {
-            return if rested && !self.holds_nothing() { self.now.time } else { open.next_beat };
-        }
-        let waits = self.look_at() < Time::NEVER;
-        let slack = timing.latest_standby_beat(takeover) - timing.standby_beat(takeover);
-        open.rests_until.after(if waits { slack } else { Duration::ZERO })
-    }
-
-    /// Whether a beat rides along with a look that goes out now: half a beat early at most.
-    fn beat_rides(&self, open: &OpenSession) -> bool {
-        let due = if self.is_resting() { open.rests_until } else { open.next_beat };
-        self.now.time >= due.before(self.rules.timing().beat / 2) && self.is_look_due()
-    }
-
-    /// From then on no beat is sent or counted. A session on which nothing rests has no work to stop.
-    fn beats_end_at(&self, valid_until: Time) -> Time {
-        if self.holds_nothing() { valid_until } else { self.rules.beats_end_at(valid_until) }
     }
 
     /// Rule 6: the work is told to stop at `deadline − stop_grace`; at the deadline every tenure is over.
@@ -219,8 +169,7 @@ impl Engine {
             return;
         }
         if let SessionStage::Open(open) = &self.session.stage
-            && self.now.time >= self.beats_end_at(open.valid_until)
-            && (self.rules.rested_sessions_end() || !self.holds_nothing())
+            && self.now.time >= self.rules.beats_end_at(open.valid_until)
         {
             self.end_session(EndReason::LeaseExpired, EndMode::AtDeadline, ctx);
         }
@@ -314,7 +263,6 @@ impl Engine {
             node_writes: 0,
             holds_back: !self.may_claim_all(),
             ttl: timing.ttl,
-            every: timing.beat,
             takeover,
             grace: timing.grace,
             liveness_lock: lock,
@@ -364,18 +312,14 @@ impl Engine {
     fn start_beating(&mut self, own: OwnRegister, sent_at: Time, ctx: &mut StepContext<'_>) {
         let valid_until = sent_at.after(self.rules.validity(&own.record));
         let next_beat = sent_at.after(self.rules.timing().beat);
-        let rests_until = sent_at.after(self.rules.timing().standby_beat(own.record.takeover));
         ctx.event(Event::SessionOpened { session: own.id });
         ctx.out.push(Output::Valid { until: valid_until });
         self.session.stage = SessionStage::Open(OpenSession {
             own,
             valid_until,
             next_beat,
-            rests_until,
             pending_beat: None,
             in_doubt: false,
-            has_news: false,
-            unseen_beats: FIRST_BEATS,
         });
         self.consider_all();
     }
@@ -389,9 +333,7 @@ impl Engine {
         } else if self.lifecycle == Lifecycle::Stopping && !self.roles.any_working() {
             self.end_session(EndReason::Shutdown, EndMode::AtOnce, ctx);
             self.drive_ending(ctx);
-        } else if open.pending_beat.is_none()
-            && (self.now.time >= self.beat_due(open) || self.beat_rides(open))
-        {
+        } else if open.pending_beat.is_none() && self.now.time >= open.next_beat {
             self.beat(ctx);
         }
     }
@@ -400,12 +342,10 @@ impl Engine {
     fn beat(&mut self, ctx: &mut StepContext<'_>) {
         let version = ctx.version();
         let (wall, sent_at, beat) = (self.now.wall, self.now.time, self.rules.timing().beat);
-        let (holds_back, resting, timing) = (!self.may_claim_all(), self.is_resting(), *self.rules.timing());
+        let holds_back = !self.may_claim_all();
         let SessionStage::Open(open) = &mut self.session.stage else { return };
-        let rests_for = timing.standby_beat(open.own.record.takeover);
         open.own.record.beat += 1;
         open.own.record.holds_back = holds_back;
-        open.own.record.every = if resting { rests_for } else { beat };
         open.own.record.beat_at = wall;
         open.own.record.ttl = self.rules.beat_ttl(open.own.record.ttl);
         let (id, expect, record) = (open.own.id, open.own.version, open.own.record.clone());
@@ -413,11 +353,9 @@ impl Engine {
         let put = Some((version, Record::Session(record)));
         let write = Write { key: self.session_key(id), expect, put, notify: false, requires_lock };
         let op = self.send_writes(vec![write], Purpose::Beat, ctx);
-        ctx.beat = Some(op);
         if let SessionStage::Open(open) = &mut self.session.stage {
-            (open.next_beat, open.rests_until) = (sent_at.after(beat), sent_at.after(rests_for));
-            let news = std::mem::take(&mut open.has_news);
-            open.pending_beat = Some(PendingBeat { op, sent_at, version, news });
+            open.next_beat = sent_at.after(beat);
+            open.pending_beat = Some(PendingBeat { op, sent_at, version });
         }
     }
 
@@ -430,7 +368,6 @@ impl Engine {
         match outcome {
             Outcome::Applied => self.extend(&pending_beat, ctx),
             Outcome::Conflict(found) => {
-                open.has_news |= pending_beat.news;
                 open.own.unacknowledged.push(pending_beat.version);
                 self.beat_refused(found, ctx);
             }
@@ -439,7 +376,6 @@ impl Engine {
                 self.end_session(EndReason::Disconnected, EndMode::AtDeadline, ctx)
             }
             Outcome::Failed(fate) => {
-                open.has_news |= pending_beat.news;
                 if fate == Fate::Unknown {
                     open.own.unacknowledged.push(pending_beat.version);
                 }
@@ -457,7 +393,6 @@ impl Engine {
         let SessionStage::Open(open) = &mut self.session.stage else { return };
         open.own.version = Some(pending_beat.version);
         open.own.unacknowledged.clear();
-        open.unseen_beats = open.unseen_beats.saturating_sub(1);
         if counts {
             open.valid_until = open.valid_until.max(until);
         }

@@ -1,8 +1,7 @@
 //! Only an acknowledged write extends validity, counted from when that very write was sent; after the work was told
-//! to stop no beat is sent or counted any more, and without work none after the deadline; nothing revives a lease that ran out.
+//! to stop no beat is sent or counted any more; nothing revives a lease that ran out.
 
 use std::collections::VecDeque;
-use std::time::Duration;
 
 use tenure_core::{Event, Input, Key, OpId, Outcome, Record, Reply, SessionId, Time, Version};
 
@@ -51,8 +50,7 @@ impl Validity {
 
     pub(super) fn sent(&mut self, state: &WorldState, sent: SentBatch<'_>) -> CheckResult {
         let timing = &state.node(sent.pid).timing;
-        // Without work there is nothing to stop before the deadline.
-        let stop_grace = if state.works.of(sent.pid).is_empty() { Duration::ZERO } else { timing.stop_grace };
+        let stop_grace = timing.stop_grace;
         let owner = self.0.get(sent.pid);
         for (item, write) in sent.writes.iter().enumerate() {
             let act = WriteKind::of(write);

@@ -67,8 +67,7 @@ fn prune(world: &mut World) {
         .map(|message| match message {
             Message::Request { from, op, what } => {
                 op.is_some_and(|op| awaited(*from, op))
-                    || matches!(what, Operation::Exchange(_, read, _) if awaited(*from, *read))
-                    || what.writes().iter().any(possible)
+                    || matches!(what, Operation::Write(writes) if writes.iter().any(possible))
             }
             Message::Reply { to, op, reply } => awaited(*to, *op) || matches!(reply, Reply::Written(_)),
             Message::Hint { .. } => true,
@@ -80,8 +79,8 @@ fn prune(world: &mut World) {
 
 fn puts(message: &Message) -> Vec<Version> {
     match message {
-        Message::Request { what, .. } => {
-            what.writes().iter().filter_map(|write| Some(write.put.as_ref()?.0)).collect()
+        Message::Request { what: Operation::Write(writes), .. } => {
+            writes.iter().filter_map(|write| Some(write.put.as_ref()?.0)).collect()
         }
         _ => Vec::new(),
     }
@@ -141,11 +140,11 @@ fn visit_messages<V: WorldVisitor>(world: &mut World, v: &mut V) {
                 op.iter_mut().for_each(|op| v.message_op(op));
                 match what {
                     Operation::Read(query) => visit_query(query, v),
-                    Operation::Write(writes) => visit_writes(writes, v),
-                    Operation::Exchange(writes, read, query) => {
-                        v.message_op(read);
-                        visit_writes(writes, v);
-                        visit_query(query, v);
+                    Operation::Write(writes) => {
+                        for write in writes {
+                            write.put.iter().for_each(|(version, _)| v.exists(*version));
+                            visit_write(write, v);
+                        }
                     }
                 }
             }
@@ -156,13 +155,6 @@ fn visit_messages<V: WorldVisitor>(world: &mut World, v: &mut V) {
             }
             Message::Hint { key, .. } => visit_key(key, v),
         }
-    }
-}
-
-fn visit_writes<V: WorldVisitor>(writes: &mut [Write], v: &mut V) {
-    for write in writes {
-        write.put.iter().for_each(|(version, _)| v.exists(*version));
-        visit_write(write, v);
     }
 }
 

@@ -159,32 +159,20 @@ impl<'a> Execution<'a> {
         if let Some(shown) = shown {
             self.note(|| format!("{} gets {shown}", Setup::node(index)));
         }
-        let with = outputs.iter().find_map(|output| match output {
-            Output::Read { with, .. } => *with,
-            _ => None,
-        });
         let stepped = Stepped { setup: self.setup, node: index, input, before: &before, outputs: &outputs };
         self.broken = properties::stepped(&mut self.world, &stepped).err();
-        let mut beat = None;
         for output in outputs {
-            match output {
-                Output::Write { op, writes } if with == Some(op) => beat = Some((op, writes)),
-                output => self.carry_out(index, output, &mut beat),
-            }
+            self.carry_out(index, output);
         }
         if self.broken.is_none() {
             self.broken = properties::state(self.setup, &self.world).err();
         }
     }
 
-    fn carry_out(&mut self, index: usize, output: Output, beat: &mut Option<(OpId, Vec<Write>)>) {
+    fn carry_out(&mut self, index: usize, output: Output) {
         match output {
-            Output::Read { op, query, .. } => {
-                let (op, what) = match beat.take() {
-                    Some((beat, writes)) => (beat, Operation::Exchange(writes, op, query)),
-                    None => (op, Operation::Read(query)),
-                };
-                self.tasks.push_back(Task::Send(index, op, what));
+            Output::Read { op, query } => {
+                self.tasks.push_back(Task::Send(index, op, Operation::Read(query)));
             }
             Output::Write { op, writes } => {
                 self.tasks.push_back(Task::Send(index, op, Operation::Write(writes)));
@@ -226,11 +214,8 @@ impl<'a> Execution<'a> {
         if partition == Some(Partition::RequestsLost) {
             return self.note(|| format!("{} sends {}: LOST", Setup::node(node), describe(&what)));
         }
-        if self.has_room(node, kind(&what)) || self.read_has_room(node, &what) {
+        if self.has_room(node, kind(&what)) {
             self.fork_send(node, op, &what, forks);
-        }
-        if self.read_has_room(node, &what) {
-            self.fork_read(node, op, &what, forks);
         }
         self.note(|| format!("{} sends {}", Setup::node(node), describe(&what)));
         let fate = if partition.is_some() { ReplyFate::Never } else { ReplyFate::Now };
@@ -251,52 +236,14 @@ impl<'a> Execution<'a> {
         }
     }
 
-    fn read_has_room(&self, node: usize, what: &Operation) -> bool {
-        matches!(what, Operation::Exchange(..)) && self.has_room(node, MessageKind::Reads)
-    }
-
-    /// A store that makes two round trips of an exchange: the write fares well, the read is late.
-    fn fork_read(&self, node: usize, op: OpId, what: &Operation, forks: &mut Vec<Self>) {
-        let Operation::Exchange(writes, read, query) = what else { return };
-        let (writes, query) = (Operation::Write(writes.clone()), Operation::Read(query.clone()));
-        let fate = if self.world.partition(node).is_some() { ReplyFate::Never } else { ReplyFate::Now };
-        let beat = Task::Apply(Some((node, op)), node, writes, fate);
-        self.fork(forks, |run| {
-            run.note(|| format!("{} sends {}: the read is DELAYED", Setup::node(node), describe(what)));
-            run.tasks.push_back(beat.clone());
-            run.world.in_flight.push(Message::Request { from: node, op: Some(*read), what: query.clone() });
-        });
-        if fate == ReplyFate::Now {
-            self.fork(forks, |run| {
-                run.note(|| {
-                    format!("{} sends {}: what was read is DELAYED", Setup::node(node), describe(what))
-                });
-                run.tasks.push_back(beat);
-                run.tasks.push_back(Task::Apply(Some((node, *read)), node, query, ReplyFate::Later));
-            });
-        }
-    }
-
     fn apply(&mut self, asker: Option<(usize, OpId)>, writer: usize, what: Operation, fate: ReplyFate) {
-        let (reply, read) = match what {
-            Operation::Read(query) => (self.world.read(&query), None),
-            Operation::Write(writes) => (self.written(writer, writes), None),
-            Operation::Exchange(writes, read, query) => {
-                let reply = self.written(writer, writes);
-                (reply, Some((read, self.world.read(&query))))
+        let reply = match what {
+            Operation::Read(query) => self.world.read(&query),
+            Operation::Write(writes) => {
+                Reply::Written(writes.into_iter().map(|write| self.write(writer, write)).collect())
             }
         };
         let Some((node, op)) = asker else { return };
-        for (op, reply) in [(op, reply)].into_iter().chain(read) {
-            self.answer(node, op, reply, fate);
-        }
-    }
-
-    fn written(&mut self, writer: usize, writes: Vec<Write>) -> Reply {
-        Reply::Written(writes.into_iter().map(|write| self.write(writer, write)).collect())
-    }
-
-    fn answer(&mut self, node: usize, op: OpId, reply: Reply, fate: ReplyFate) {
         match fate {
             ReplyFate::Now if self.world.nodes[node].frozen => {
                 self.world.in_flight.push(Message::Reply { to: node, op, reply })
@@ -388,7 +335,7 @@ impl<'a> Execution<'a> {
 
 /// The kind of message that an operation is.
 fn kind(what: &Operation) -> MessageKind {
-    let writes = what.writes();
+    let Operation::Write(writes) = what else { return MessageKind::Reads };
     match writes.first().map(|write| (&write.put, write.expect)) {
         Some((Some((_, Record::Session(session))), expect)) => match session.state {
             SessionState::Live if expect.is_none() => MessageKind::Openings,
@@ -397,7 +344,6 @@ fn kind(what: &Operation) -> MessageKind {
             SessionState::Expelled => MessageKind::Expulsions,
         },
         Some((Some((_, Record::Role(_))), _)) => MessageKind::Roles,
-        None => MessageKind::Reads,
         _ => MessageKind::Names,
     }
 }
@@ -407,10 +353,6 @@ fn kind(what: &Operation) -> MessageKind {
 pub fn describe(what: &Operation) -> String {
     match what {
         Operation::Read(query) => format!("a read of {:?} {:?}", query.keys, query.kinds),
-        Operation::Exchange(writes, _, query) => {
-            let read = describe(&Operation::Read(query.clone()));
-            format!("{}, and {read}", describe(&Operation::Write(writes.clone())))
-        }
         Operation::Write(writes) => {
             let one = |write: &Write| match &write.put {
                 None => format!("deletion of {:?}", write.key),

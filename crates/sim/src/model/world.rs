@@ -106,19 +106,6 @@ pub enum Message {
 pub enum Operation {
     Read(Query),
     Write(Vec<Write>),
-    /// Both in one round trip; the read has an answer of its own.
-    Exchange(Vec<Write>, OpId, Query),
-}
-
-impl Operation {
-    /// What it writes.
-    #[must_use]
-    pub fn writes(&self) -> &[Write] {
-        match self {
-            Self::Read(_) => &[],
-            Self::Write(writes) | Self::Exchange(writes, ..) => writes,
-        }
-    }
 }
 
 impl Node {

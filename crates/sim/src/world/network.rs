@@ -19,38 +19,26 @@ impl StoreRequest {
     }
 }
 
-/// The operations of a request.
-fn ops(op: OpId, rider: Option<&(OpId, Query)>) -> Vec<OpId> {
-    [op].into_iter().chain(rider.map(|(op, _)| *op)).collect()
-}
-
 impl World {
-    /// Sends an operation, and what rides with it, `held_up` after the process decided on it.
-    pub(super) fn send(
-        &mut self,
-        pid: Pid,
-        op: OpId,
-        body: Operation,
-        rider: Option<(OpId, Query)>,
-        held_up: Instant,
-    ) {
+    /// Sends an operation, `held_up` after the process decided on it.
+    pub(super) fn send(&mut self, pid: Pid, op: OpId, body: Operation, held_up: Instant) {
         self.stats.messages += 1;
-        let ops = ops(op, rider.as_ref());
         if self.occurs(MessageFault::RequestLost) {
-            return self.fail_later(pid, &ops, held_up);
+            self.fail_later(pid, op, held_up);
+            return;
         }
         let Some(way) = self.transit_time(pid, Direction::ToStore) else {
-            return self.fail_later(pid, &ops, held_up);
+            self.fail_later(pid, op, held_up);
+            return;
         };
         let duplicated = self.occurs(MessageFault::Duplicated);
         if duplicated {
             let again = self.delay();
             let answered = self.rng.coin();
-            let request =
-                StoreRequest { pid, op, body: body.clone(), rider: rider.clone(), answered, duplicated };
+            let request = StoreRequest { pid, op, body: body.clone(), answered, duplicated };
             self.events.schedule(self.state.now + held_up + way + again, SimEvent::Arrive(Box::new(request)));
         }
-        let request = StoreRequest { pid, op, body, rider, answered: true, duplicated };
+        let request = StoreRequest { pid, op, body, answered: true, duplicated };
         self.events.schedule(self.state.now + held_up + way, SimEvent::Arrive(Box::new(request)));
     }
 
@@ -66,7 +54,7 @@ impl World {
         let unknown = self.occurs(MessageFault::Unknown);
         if unknown && self.rng.coin() {
             // It may happen yet.
-            self.answer_all(&request, Fate::Unknown);
+            self.answer(&request, Reply::Failed(Fate::Unknown));
             let later = self.delay() + self.delay();
             let request = StoreRequest { answered: false, ..request };
             self.events.schedule(self.state.now + later, SimEvent::Arrive(Box::new(request)));
@@ -77,18 +65,7 @@ impl World {
             Operation::Write(writes) => self.serve_write(request.pid, writes),
         };
         let reply = if unknown { self.make_unknown(reply) } else { reply };
-        let read = match &request.rider {
-            // A store that makes two round trips of it may fail in between.
-            Some(_) if unknown && self.rng.coin() => Some(Reply::Failed(Fate::Unknown)),
-            Some((_, query)) => Some(self.serve_read(request.pid, query)),
-            None => None,
-        };
-        self.answer(&request, reply, read);
-    }
-
-    /// The store fails the whole of a request.
-    fn answer_all(&mut self, request: &StoreRequest, fate: Fate) {
-        self.answer(request, Reply::Failed(fate), request.rider.as_ref().map(|_| Reply::Failed(fate)));
+        self.answer(&request, reply);
     }
 
     /// The store refuses all of an operation, or some writes of a batch.
@@ -104,11 +81,7 @@ impl World {
             }
             _ => Reply::Failed(fate),
         };
-        let read = request.rider.as_ref().map(|(_, query)| match &reply {
-            Reply::Failed(_) => Reply::Failed(fate),
-            _ => self.serve_read(request.pid, query),
-        });
-        self.answer(request, reply, read);
+        self.answer(request, reply);
     }
 
     /// The store applied the operation but answers "unknown", for all of it or for some writes of a batch.
@@ -207,41 +180,36 @@ impl World {
         }
     }
 
-    /// Answers a request, and the read that rode with it, in one message.
-    fn answer(&mut self, request: &StoreRequest, reply: Reply, read: Option<Reply>) {
+    fn answer(&mut self, request: &StoreRequest, reply: Reply) {
         if !request.answered || !self.state.processes[request.pid].is_alive() {
             return;
         }
         self.stats.messages += 1;
         if self.occurs(MessageFault::ReplyLost) {
-            return self.fail_later(request.pid, &ops(request.op, request.rider.as_ref()), 0);
+            self.fail_later(request.pid, request.op, 0);
+            return;
         }
-        let Some(way) = self.transit_time(request.pid, Direction::FromStore) else { return };
-        let rider = request.rider.as_ref().map(|(op, _)| *op).zip(read);
-        for (op, reply) in [(request.op, reply)].into_iter().chain(rider) {
-            let input = Box::new(Input::Replied { op, reply });
+        if let Some(way) = self.transit_time(request.pid, Direction::FromStore) {
+            let input = Box::new(Input::Replied { op: request.op, reply });
             let losses = self.state.losses.count();
             self.events.schedule(self.state.now + way, SimEvent::Answer(request.pid, input, losses));
         }
     }
 
     /// A message was lost: the driver may say so after a while, or say nothing at all.
-    fn fail_later(&mut self, pid: Pid, ops: &[OpId], held_up: Instant) {
+    fn fail_later(&mut self, pid: Pid, op: OpId, held_up: Instant) {
         if self.rng.coin() {
             let timeout = self.state.node(pid).timing.op_timeout.as_nanos() as Instant;
             let after = self.rng.between(timeout / 4, timeout * 3 / 2);
-            for op in ops {
-                let reply = Reply::Failed(Fate::Unknown);
-                self.deliver(pid, held_up + after, Input::Replied { op: *op, reply });
-            }
+            self.deliver(pid, held_up + after, Input::Replied { op, reply: Reply::Failed(Fate::Unknown) });
         }
     }
 
     /// The store is down: it refuses at once, or stays silent.
     fn refuse(&mut self, request: &StoreRequest) {
         match self.rng.index(3) {
-            0 => self.answer_all(request, request.denied()),
-            1 => self.answer_all(request, Fate::Unknown),
+            0 => self.answer(request, Reply::Failed(request.denied())),
+            1 => self.answer(request, Reply::Failed(Fate::Unknown)),
             _ => {}
         }
     }

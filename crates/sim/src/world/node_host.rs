@@ -1,9 +1,8 @@
 //! Hosts the engine of each process: feeds it inputs and carries out its outputs.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
-use tenure_core::{Event, Hint, Input, Now, OpId, Output, Query};
+use tenure_core::{Event, Hint, Input, Now, Output};
 
 use super::{World, draw_lag};
 use crate::clock::Instant;
@@ -15,17 +14,6 @@ use crate::swarm::WorkKind;
 
 /// An engine that asks to be woken more often than this at one instant spins.
 const MOST_SPINS: u32 = 100;
-
-/// The reads that share a round trip with a write.
-type Riders = BTreeMap<OpId, (OpId, Query)>;
-
-fn riders(outputs: &[Output]) -> Riders {
-    let rider = |output: &Output| match output {
-        Output::Read { op, query, with: Some(with) } => Some((*with, (*op, query.clone()))),
-        _ => None,
-    };
-    outputs.iter().filter_map(rider).collect()
-}
 
 impl World {
     /// Feeds an input to a process, now or when it runs again.
@@ -140,9 +128,8 @@ impl World {
         self.checks.told(&self.state, pid, forgot);
         self.checks.answered(&self.state, pid, &outputs);
         let held_up = self.freeze_while_sending(pid, &outputs);
-        let mut riders = riders(&outputs);
         for output in outputs {
-            self.carry_out(pid, output, &mut riders, held_up);
+            self.carry_out(pid, output, held_up);
         }
         let process = &self.state.processes[pid];
         if process.stopping && process.is_alive() && process.engine.is_stopped() {
@@ -173,14 +160,13 @@ impl World {
         span
     }
 
-    fn carry_out(&mut self, pid: Pid, output: Output, riders: &mut Riders, held_up: Instant) {
+    fn carry_out(&mut self, pid: Pid, output: Output, held_up: Instant) {
         match output {
-            Output::Read { with: Some(_), .. } => {}
-            Output::Read { op, query, .. } => self.send(pid, op, Operation::Read(query), None, held_up),
+            Output::Read { op, query } => self.send(pid, op, Operation::Read(query), held_up),
             Output::Write { op, writes } => {
                 let local = self.state.local(pid);
                 self.checks.sent(&self.state, SentBatch { pid, local, op, writes: &writes });
-                self.send(pid, op, Operation::Write(writes), riders.remove(&op), held_up);
+                self.send(pid, op, Operation::Write(writes), held_up);
             }
             Output::AcquireLock { session, takeover } => self.acquire_lock(pid, session, takeover),
             Output::WatchLock { session, .. } => self.watch_lock(pid, session),

@@ -150,7 +150,7 @@ fn after_a_sign_of_loss_no_beat_counts_before_a_look() {
         let until = s.until[&A];
         s.deaf.insert(A);
         s.feed(A, Input::Hinted(Hint::Forgot));
-        s.wait(2.5);
+        s.wait(3.0);
         s.until[&A] == until
     });
 }

@@ -28,7 +28,6 @@
 //! generous limit that fails.
 
 mod connections;
-mod exchanges;
 mod failure;
 mod kit;
 mod liveness;
@@ -37,7 +36,6 @@ mod signals;
 mod writes;
 
 pub use connections::*;
-pub use exchanges::*;
 pub use failure::*;
 pub use liveness::*;
 pub use reads::*;
@@ -122,8 +120,6 @@ macro_rules! conformance {
             w7_versions_and_values_come_back_as_given
             w8_acknowledged_writes_survive
             w9_large_batches_and_values_fit
-            x1_the_parts_of_an_exchange_are_independent
-            x2_an_exchange_reads_what_was_there_when_it_was_asked
             f1_an_error_never_hides_what_happened
             f2_what_was_not_applied_never_comes_later
             f3_an_abandoned_operation_harms_nobody

@@ -162,14 +162,6 @@ pub(crate) fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
 struct CompletedOperation {
     input: Input,
     error: Option<StoreError>,
-    /// The answer to the read that shared its round trip.
-    then: Option<Input>,
-}
-
-impl CompletedOperation {
-    fn new(input: Input, error: Option<StoreError>) -> Self {
-        Self { input, error, then: None }
-    }
 }
 
 struct Driver {
@@ -256,8 +248,7 @@ impl Driver {
                 Some(done) = self.in_flight.next(), if !self.in_flight.is_empty() => {
                     // What the store said before it answered comes first: that it forgot, above all.
                     self.drain_signals();
-                    self.on_completed(done);
-                    continue;
+                    self.on_completed(done)
                 }
                 command = commands.recv(), if self.has_handles => match command {
                     Some(command) => {
@@ -319,7 +310,7 @@ impl Driver {
                 }
                 _ => Input::Wake,
             };
-            CompletedOperation::new(input, None)
+            CompletedOperation { input, error: None }
         };
         self.in_flight.push(answer.boxed());
     }
@@ -377,37 +368,19 @@ impl Driver {
         while let Some(input) = inputs.pop() {
             let now = Now { time: self.clock.now(), wall: self.clock.wall() };
             let input = if self.clock.fault() { Input::ClockFault } else { input };
-            let outputs = self.engine.step(now, input, &mut self.entropy);
-            let shared = outputs.iter().find_map(|output| match output {
-                Output::Read { with, .. } => *with,
-                _ => None,
-            });
-            let mut beat = None;
-            for output in outputs {
-                match output {
-                    Output::Write { op, writes } if shared == Some(op) => beat = Some((op, writes)),
-                    output => self.perform(output, &mut beat, &mut inputs),
-                }
+            for output in self.engine.step(now, input, &mut self.entropy) {
+                self.perform(output, &mut inputs);
             }
             self.table.kill_stuck(now.time);
         }
     }
 
-    /// `beat`: a write that waits for the read of this step, with which it shares a round trip.
-    fn perform(
-        &mut self,
-        output: Output,
-        beat: &mut Option<(OpId, Vec<tenure_core::Write>)>,
-        inputs: &mut Vec<Input>,
-    ) {
+    fn perform(&mut self, output: Output, inputs: &mut Vec<Input>) {
         match output {
-            Output::Read { op, query, .. } => match beat.take() {
-                Some(beat) => self.exchange(beat, (op, query)),
-                None => {
-                    let (store, namespace) = (self.store.clone(), self.namespace.clone());
-                    self.send(op, async move { Ok(Reply::Read(read(&store, &namespace, &query).await?)) });
-                }
-            },
+            Output::Read { op, query } => {
+                let (store, namespace) = (self.store.clone(), self.namespace.clone());
+                self.send(op, async move { Ok(Reply::Read(read(&store, &namespace, &query).await?)) });
+            }
             Output::Write { op, writes } => {
                 let (store, namespace, fault) = (self.store.clone(), self.namespace.clone(), self.fault);
                 let written = async move { write(&store, &namespace, writes, fault).await };
@@ -438,32 +411,21 @@ impl Driver {
     ) {
         let patience = self.patience;
         let answer = async move {
-            let answered = tokio::time::timeout(patience, operation).await;
-            completed(op, answered.unwrap_or_else(|_| Err(unanswered())))
-        };
-        self.in_flight.push(answer.boxed());
-    }
-
-    /// Sends a beat and the poll that goes with it; each has its own answer, the beat's first.
-    fn exchange(&mut self, beat: (OpId, Vec<tenure_core::Write>), poll: (OpId, tenure_core::Query)) {
-        let (store, namespace, patience) = (self.store.clone(), self.namespace.clone(), self.patience);
-        let ((beat, writes), (poll, query), fault) = (beat, poll, self.fault);
-        let answer = async move {
-            let writes = encode(writes);
-            let exchanged = tokio::time::timeout(patience, store.exchange(&namespace, &writes, &query)).await;
-            let store::Exchanged { written, read } =
-                exchanged.unwrap_or_else(|_| store::Exchanged::failed(&unanswered()));
-            let written = outcomes(&writes, written, fault).map(Reply::Written);
-            let read = read.map(|found| Reply::Read(found.into_iter().map(decode).collect()));
-            let (mut beat, poll) = (completed(beat, written), completed(poll, read));
-            beat.error = beat.error.or(poll.error);
-            CompletedOperation { then: Some(poll.input), ..beat }
+            let error = match tokio::time::timeout(patience, operation).await {
+                Ok(Ok(reply)) => {
+                    return CompletedOperation { input: Input::Replied { op, reply }, error: None };
+                }
+                Ok(Err(error)) => error,
+                Err(_) => StoreError::unknown("store", "no answer in time"),
+            };
+            let reply = Reply::Failed(error.fate());
+            CompletedOperation { input: Input::Replied { op, reply }, error: Some(error) }
         };
         self.in_flight.push(answer.boxed());
     }
 
     /// A broken store repeats its error: it is published once, until the store works again or fails differently.
-    fn on_completed(&mut self, done: CompletedOperation) {
+    fn on_completed(&mut self, done: CompletedOperation) -> Input {
         let said = done.error.as_ref().map(ToString::to_string);
         if let Some(error) = said.clone().filter(|_| said != self.last_error) {
             self.publisher.publish(EventKind::StoreFailed { error });
@@ -472,10 +434,7 @@ impl Driver {
         if let Some(error) = done.error.filter(|error| error.retry() == Retry::Never) {
             store_contact::mark_refused(&self.contact, error);
         }
-        self.feed(done.input);
-        if let Some(input) = done.then {
-            self.feed(input);
-        }
+        done.input
     }
 
     fn on_event(&mut self, event: EngineEvent, inputs: &mut Vec<Input>) {
@@ -509,13 +468,13 @@ async fn acquire_lock(
     takeover: Takeover,
 ) -> CompletedOperation {
     match store.liveness().acquire_lock(&namespace, session, takeover).await {
-        Ok(lock) => CompletedOperation::new(Input::LockAcquired { session, lock }, None),
+        Ok(lock) => CompletedOperation { input: Input::LockAcquired { session, lock }, error: None },
         Err(error) if takeover == Takeover::OnDisconnect && error.retry() == Retry::Soon => {
-            CompletedOperation::new(Input::Wake, Some(error))
+            CompletedOperation { input: Input::Wake, error: Some(error) }
         }
         Err(error) => {
             tracing::warn!(%error, "no liveness lock for this session: only its lease tells that it is gone");
-            CompletedOperation::new(Input::LockAcquired { session, lock: None }, None)
+            CompletedOperation { input: Input::LockAcquired { session, lock: None }, error: None }
         }
     }
 }
@@ -549,12 +508,6 @@ async fn write(
     writes: Vec<tenure_core::Write>,
     fault: Option<DriverFault>,
 ) -> Result<Vec<Outcome>, StoreError> {
-    let writes = encode(writes);
-    let answer = store.write(namespace, &writes).await;
-    outcomes(&writes, answer, fault)
-}
-
-fn encode(writes: Vec<tenure_core::Write>) -> Vec<Write> {
     let encode = |write: tenure_core::Write| Write {
         key: write.key,
         expect: write.expect,
@@ -562,28 +515,8 @@ fn encode(writes: Vec<tenure_core::Write>) -> Vec<Write> {
         notify: write.notify,
         requires_lock: write.requires_lock,
     };
-    writes.into_iter().map(encode).collect()
-}
-
-fn unanswered() -> StoreError {
-    StoreError::unknown("store", "no answer in time")
-}
-
-/// What the answer to an operation means for the engine.
-fn completed(op: OpId, answer: Result<Reply, StoreError>) -> CompletedOperation {
-    let (reply, error) = match answer {
-        Ok(reply) => (reply, None),
-        Err(error) => (Reply::Failed(error.fate()), Some(error)),
-    };
-    CompletedOperation::new(Input::Replied { op, reply }, error)
-}
-
-fn outcomes(
-    writes: &[Write],
-    answer: Result<Vec<store::Outcome>, StoreError>,
-    fault: Option<DriverFault>,
-) -> Result<Vec<Outcome>, StoreError> {
-    let outcomes = match answer {
+    let writes: Vec<Write> = writes.into_iter().map(encode).collect();
+    let outcomes = match store.write(namespace, &writes).await {
         Err(_) if DriverFault::SilenceIsSuccess.is_injected(fault) => {
             writes.iter().map(|_| store::Outcome::Applied).collect()
         }

@@ -54,9 +54,6 @@ pub(crate) trait Rig: Send + Sync + Sized + 'static {
         0
     }
 
-    /// How many operations the server counts for one of a node, at most.
-    const COUNTED_FOR_EACH: u64 = 1;
-
     /// How many operations the server has carried out for nodes, by its own count; none if it has no server.
     async fn operations(&self) -> Option<u64> {
         None

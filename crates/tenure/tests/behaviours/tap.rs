@@ -9,8 +9,7 @@ use async_trait::async_trait;
 use futures_util::StreamExt;
 use futures_util::stream::BoxStream;
 use tenure::store::{
-    Entry, Exchanged, Key, Kind, Layer, Name, Outcome, Query, SharedStore, Signal, Store, StoreError, Value,
-    Write,
+    Entry, Key, Kind, Layer, Name, Outcome, Query, SharedStore, Signal, Store, StoreError, Value, Write,
 };
 use tenure_torture::proxy::{Direction, Flow};
 use tokio::sync::watch;
@@ -129,11 +128,6 @@ impl Tap {
         asked.rows += rows as u64;
     }
 
-    /// What was read in the round trip of a write.
-    fn note_rows(&self, rows: usize) {
-        self.asked.lock().expect("no panic with it").rows += rows as u64;
-    }
-
     fn note_writes(&self, writes: &[Write]) {
         let mut asked = self.asked.lock().expect("no panic with it");
         asked.operations += 1;
@@ -201,21 +195,6 @@ impl Layer for Tapped {
             tap.ended.fetch_add(1, Ordering::SeqCst);
             tap.gate(Direction::Down).await;
             outcomes
-        };
-        tokio::spawn(sent).await.expect("the store does not panic")
-    }
-
-    async fn exchange(&self, namespace: &Name, writes: &[Write], query: &Query) -> Exchanged {
-        let (tap, namespace) = (self.0.clone(), namespace.clone());
-        let (writes, query) = (writes.to_vec(), query.clone());
-        let sent = async move {
-            tap.note_writes(&writes);
-            tap.let_through(&writes).await;
-            let exchanged = tap.inner.exchange(&namespace, &writes, &query).await;
-            tap.ended.fetch_add(1, Ordering::SeqCst);
-            tap.note_rows(exchanged.read.as_ref().map_or(0, Vec::len));
-            tap.gate(Direction::Down).await;
-            exchanged
         };
         tokio::spawn(sent).await.expect("the store does not panic")
     }

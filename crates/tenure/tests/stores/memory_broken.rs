@@ -11,8 +11,8 @@ use futures_util::future::BoxFuture;
 use futures_util::stream::{BoxStream, select};
 use tenure::conformance::{self, Harness};
 use tenure::store::{
-    Description, Entry, Evidence, Exchanged, Key, Kind, LivenessLock, LivenessLocks, Memory, Name, Outcome,
-    Query, SessionId, SharedStore, Signal, Store, StoreError, Takeover, Value, Version, Write,
+    Description, Entry, Evidence, Key, Kind, LivenessLock, LivenessLocks, Memory, Name, Outcome, Query,
+    SessionId, SharedStore, Signal, Store, StoreError, Takeover, Value, Version, Write,
 };
 use tenure_core::Token;
 
@@ -45,10 +45,6 @@ enum Flaw {
     ForgetsAtClose,
     /// Only so much fits.
     CutsBatches,
-    /// A conflict of a write spoils the read that goes with it.
-    ReadsNothingAfterAConflict,
-    /// An exchange reads what was there at the last one.
-    ReadsFromMemory,
     /// Says that it did not happen, although it did.
     LiesAboutFate,
     /// Carries out later what it said it had not done.
@@ -93,7 +89,6 @@ struct Shared {
     namespaces: Mutex<Vec<Name>>,
     tokens: Mutex<BTreeMap<Version, Token>>,
     postponed: Mutex<Vec<Write>>,
-    last_read: Mutex<Vec<Entry>>,
     acquired: Mutex<Vec<SessionId>>,
     early: Mutex<Vec<(SessionId, String)>>,
 }
@@ -233,23 +228,6 @@ impl Store for Flawed {
             found = self.inner.read(namespace, &query).await?;
         }
         Ok(found.into_iter().map(|entry| self.outward(entry)).collect())
-    }
-
-    async fn exchange(&self, namespace: &Name, writes: &[Write], query: &Query) -> Exchanged {
-        let remembered = self.read(namespace, query).await;
-        let written = self.write(namespace, writes).await;
-        let mut read = self.read(namespace, query).await;
-        let applied = |outcome: &Outcome| matches!(outcome, Outcome::Applied);
-        let conflict = written.as_ref().is_ok_and(|outcomes| !outcomes.iter().all(applied));
-        if self.flaw == Flaw::ReadsNothingAfterAConflict && conflict {
-            read = Ok(Vec::new());
-        }
-        if self.flaw == Flaw::ReadsFromMemory {
-            let mut last = self.shared.last_read.lock().unwrap();
-            let before = std::mem::replace(&mut *last, remembered.unwrap_or_default());
-            read = if before.is_empty() { read } else { Ok(before) };
-        }
-        Exchanged { written, read }
     }
 
     async fn write(&self, namespace: &Name, writes: &[Write]) -> Result<Vec<Outcome>, StoreError> {
@@ -415,8 +393,6 @@ caught_by! {
     normalises_values: NormalisesValues by w7_versions_and_values_come_back_as_given;
     forgets_at_close: ForgetsAtClose by w8_acknowledged_writes_survive;
     cuts_batches: CutsBatches by w9_large_batches_and_values_fit;
-    reads_nothing_after_a_conflict: ReadsNothingAfterAConflict by x1_the_parts_of_an_exchange_are_independent;
-    reads_from_memory: ReadsFromMemory by x2_an_exchange_reads_what_was_there_when_it_was_asked;
     lies_about_fate: LiesAboutFate by f1_an_error_never_hides_what_happened;
     applies_later: AppliesLater by f2_what_was_not_applied_never_comes_later;
     never_closes: NeverCloses by f4_a_closed_store_refuses_and_its_watches_end;

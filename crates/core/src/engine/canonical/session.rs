@@ -37,7 +37,6 @@ impl OpenSession {
         self.own.visit(v);
         v.due(&mut self.valid_until);
         v.due(&mut self.next_beat);
-        v.due(&mut self.rests_until);
         if let Some(pending_beat) = &mut self.pending_beat {
             v.op(&mut pending_beat.op);
             v.past(&mut pending_beat.sent_at, longest);

@@ -103,19 +103,9 @@ impl Roles {
         self.held_by.contains_key(&session)
     }
 
-    /// The sessions that role registers name.
-    pub(in crate::engine) fn holders(&self) -> impl Iterator<Item = SessionId> {
-        self.held_by.keys().copied()
-    }
-
-    /// The names of the roles whose register names that session.
-    pub(in crate::engine) fn names_held_by(&self, session: SessionId) -> impl Iterator<Item = &Name> {
-        self.held_by.get(&session).into_iter().flatten()
-    }
-
     /// The roles whose register names that session.
     pub(in crate::engine) fn held_by(&self, session: SessionId) -> Vec<Name> {
-        self.names_held_by(session).cloned().collect()
+        self.held_by.get(&session).into_iter().flatten().cloned().collect()
     }
 
     /// Considers the role again at that time, or not before something happens.
@@ -156,7 +146,7 @@ impl Roles {
         }
     }
 
-    pub(in crate::engine) fn any_ready(&self) -> bool {
+    pub(super) fn any_ready(&self) -> bool {
         !self.ready.is_empty()
     }
 

@@ -24,7 +24,6 @@ fn record(beat: u64, takeover: Takeover) -> SessionRecord {
         node_writes: 0,
         holds_back: false,
         ttl: Timing::DEFAULT_TTL,
-        every: Duration::ZERO,
         takeover,
         grace: Duration::from_secs(2),
         liveness_lock: Some(LivenessLock { id: "lock".into(), covers_work: true, connection: false }),
@@ -40,25 +39,21 @@ fn at(seconds: u64) -> Time {
 /// A session that was read with its first beat at 10 s and with its second at 11 s.
 fn seen(takeover: Takeover) -> Peers {
     let mut peers = Peers::default();
-    assert_eq!(
-        peers.observe_live(ID, Version::new(1), &record(1, takeover), at(10), &rules()),
-        LiveNews::Version
-    );
-    assert_eq!(
-        peers.observe_live(ID, Version::new(2), &record(2, takeover), at(11), &rules()),
-        LiveNews::Version
-    );
-    assert_eq!(
-        peers.observe_live(ID, Version::new(2), &record(2, takeover), at(12), &rules()),
-        LiveNews::Same
-    );
+    assert_eq!(peers.observe_live(ID, Version::new(1), &record(1, takeover), at(10)), LiveNews::Version);
+    assert_eq!(peers.observe_live(ID, Version::new(2), &record(2, takeover), at(11)), LiveNews::Version);
+    assert_eq!(peers.observe_live(ID, Version::new(2), &record(2, takeover), at(12)), LiveNews::Same);
     peers
 }
 
 fn expelled_at(peers: &Peers, now: Time, depends_on: bool) -> Time {
-    let (rules, turn, depends_on) = (rules(), |_: SessionId| Duration::ZERO, |_: SessionId| depends_on);
-    let terms =
-        ExpulsionTerms { rules: &rules, now, turn: &turn, quarantined_until: at(0), depends_on: &depends_on };
+    let (rules, own_name, depends_on) = (rules(), name("me"), |_: SessionId| depends_on);
+    let terms = ExpulsionTerms {
+        rules: &rules,
+        now,
+        own_name: &own_name,
+        quarantined_until: at(0),
+        depends_on: &depends_on,
+    };
     peers.next_expulsion(&terms)
 }
 
@@ -103,7 +98,7 @@ fn absent_is_not_over_and_over_is_final() {
     assert_eq!(peers.mark_over(ID, at(30)), Some(false));
     assert_eq!(peers.mark_over(ID, at(31)), None);
     assert_eq!(
-        peers.observe_live(ID, Version::new(3), &record(3, Takeover::Strict), at(32), &rules()),
+        peers.observe_live(ID, Version::new(3), &record(3, Takeover::Strict), at(32)),
         LiveNews::Stale
     );
     assert!(peers.is_over(ID));

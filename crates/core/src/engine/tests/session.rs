@@ -14,7 +14,6 @@ fn record(state: SessionState) -> SessionRecord {
         node_writes: 0,
         holds_back: false,
         ttl: Duration::from_secs(5),
-        every: Duration::ZERO,
         takeover: Takeover::Strict,
         grace: Duration::from_secs(2),
         liveness_lock: None,
@@ -59,9 +58,6 @@ fn claims_need_an_open_session_and_tenures_a_valid_one() {
         own: own(),
         valid_until: until,
         next_beat: Time::from_nanos(1),
-        rests_until: Time::from_nanos(1),
-        has_news: false,
-        unseen_beats: 0,
         pending_beat: None,
         in_doubt: false,
     };

@@ -126,9 +126,6 @@ impl Rig for Mysql {
         self.admin().await.query_first(count).await.expect("it can be counted").unwrap_or(0)
     }
 
-    /// A beat and its poll are two statements.
-    const COUNTED_FOR_EACH: u64 = 2;
-
     /// Every look is one such question, and every beat one such statement.
     async fn operations(&self) -> Option<u64> {
         let is_look = |line: &str| line.contains("FORCE INDEX (PRIMARY)") && !line.contains("FOR UPDATE");
