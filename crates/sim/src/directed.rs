@@ -63,10 +63,6 @@ pub(crate) fn aim(settings: &mut SimSettings, mutant: Mutant, base: Instant) {
             add(settings, &[(Fault::Partition, 10)]);
         }
         Mutant::ClockReadOrder => add(settings, &[(Fault::Pause, 20)]),
-        Mutant::TimersSleep => {
-            only(settings, LivenessLockKind::None, &[(Fault::Suspend, 1)]);
-            settings.target_leaders = true;
-        }
         Mutant::DropEndsStrict => only(settings, LivenessLockKind::Disconnect, &[(Fault::FalseEvidence, 1)]),
         Mutant::ForgotIgnored => add(settings, &[(Fault::FalseLossReport, 10)]),
         Mutant::LossUnaudited
@@ -96,6 +92,10 @@ fn unanswered(settings: &mut SimSettings) {
 /// Mutants that only worlds made for them catch, where little else happens.
 fn aim_precisely(settings: &mut SimSettings, mutant: Mutant, base: Instant) {
     match mutant {
+        Mutant::TimersSleep => {
+            only(settings, LivenessLockKind::None, &[(Fault::Suspend, 1)]);
+            settings.target_leaders = true;
+        }
         // The store forgets the node with the longest lease while it leads.
         Mutant::LeaseFallsEarly => {
             forgetting(settings);

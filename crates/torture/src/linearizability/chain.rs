@@ -294,6 +294,6 @@ mod tests {
     #[test]
     fn what_replaces_what_was_never_there_is_refused() {
         let history = [write("", "a", 1, 2, Some(true)), write("z", "b", 3, 4, Some(true))];
-        assert!(fault(&history).contains("nobody ever wrote"));
+        assert!(fault(&history).contains("no node ever wrote"));
     }
 }

@@ -45,7 +45,8 @@ impl Engine {
         let may_return = role.claimed_in_session && self.rules.resigned_role_may_return();
         let idle =
             matches!(role.stage, Stage::Following) && role.work.is_none() && !role.maybe_stray && !may_return;
-        if !(role.withdrawn && idle) {
+        // In the name of our session, though not by us: a clone of this process claimed it. No other node can clear it.
+        if !(role.withdrawn && idle) || self.is_stray(role) {
             return;
         }
         self.roles.remove(name);
