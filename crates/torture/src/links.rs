@@ -87,6 +87,11 @@ fn servers(url: &str) -> Option<Vec<SocketAddr>> {
 /// Where the hosts and the ports stand in a URL.
 fn place(url: &str) -> Option<std::ops::Range<usize>> {
     let (scheme, rest) = url.split_once("://")?;
+    if ["s3", "gs", "az"].contains(&scheme) {
+        let begin = url.find("endpoint=http://")? + "endpoint=http://".len();
+        let length = url[begin..].find(['/', '&']).unwrap_or(url.len() - begin);
+        return Some(begin..begin + length);
+    }
     let plain =
         ["redis", "valkey", "postgres", "postgresql", "mysql", "mariadb", "etcd", "peers"].contains(&scheme);
     let secure = ["sslmode=require", "sslmode=verify", "ssl-mode=", "tls=", "ca="]
@@ -128,9 +133,12 @@ mod tests {
         assert_eq!(found("redis://[::1]:7000"), Some("[::1]:7000"));
         assert_eq!(found("peers://a:1,b:2,c:3?secret-file=x"), Some("a:1,b:2,c:3"));
         assert_eq!(found("etcd://u:p@a:1,b:2,c:3/x"), Some("a:1,b:2,c:3"));
+        assert_eq!(found("s3://k:s@b/x?endpoint=http://a:1&timeout=1s"), Some("a:1"));
         assert_eq!(servers("peers://127.0.0.1:1,127.0.0.1:2?secret-file=x").unwrap().len(), 2);
         for url in [
             "rediss://db:1",
+            "s3://k:s@b/x?region=r",
+            "s3://k:s@b/x?endpoint=https://a:1",
             "etcds://a:1,b:2/x",
             "redis+sentinel://a:1,b:2/main",
             "postgres://a:1,b:2/x",

@@ -15,6 +15,10 @@ pub const ETCD: &str = "the connection is not encrypted: whoever is between this
     password, and change what is read and written; write etcds:// instead of etcd://, and ca=/path/to/ca.pem if the \
     authority is yours";
 
+/// What to do about one to object storage.
+pub const OBJECT: &str = "the connection is not encrypted: whoever is between this host and the endpoint can read what is \
+    there, and change what is read and written; write endpoint=https://, and ca=/path/to/ca.pem if the authority is yours";
+
 /// Whether a host is this machine.
 #[must_use]
 pub fn is_local(host: &str) -> bool {

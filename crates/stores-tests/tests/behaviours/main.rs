@@ -9,6 +9,7 @@ macro_rules! each_rig {
     ($list:ident $($words:tt)*) => {
         $list! { $($words)*
             etcd on crate::rigs::etcd::Etcd,
+            object on crate::rigs::object::Object,
         }
     };
 }
@@ -31,3 +32,4 @@ mod world;
 mod rigs;
 
 on_every_server! { etcd on crate::rigs::etcd::Etcd }
+on_every_server! { object on crate::rigs::object::Object }

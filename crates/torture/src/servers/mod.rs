@@ -6,6 +6,7 @@ pub mod database;
 pub mod disk;
 pub mod etcd;
 pub mod galera;
+pub mod minio;
 pub mod mysql;
 pub mod postgres;
 pub mod redis;
