@@ -94,7 +94,7 @@ impl Bucket {
         }
         let known = |meta: &ObjectMeta| {
             seen.get(&meta.location)
-                .filter(|seen| meta.e_tag.is_some() && seen.at.e_tag == meta.e_tag)
+                .filter(|seen| is_same(seen.at.e_tag.as_ref(), meta.e_tag.as_ref()))
                 .cloned()
         };
         let known: Vec<_> = listed.iter().map(known).collect();
@@ -168,6 +168,12 @@ impl Bucket {
     }
 }
 
+/// Whether two ETags are one. Azure writes quotation marks around those in headers, and none around those in lists.
+pub(super) fn is_same(one: Option<&String>, other: Option<&String>) -> bool {
+    let bare = |etag: &String| etag.trim_matches('"').to_owned();
+    one.is_some() && one.map(bare) == other.map(bare)
+}
+
 /// Why a request has no result.
 enum Failure {
     Late,
@@ -180,5 +186,18 @@ fn read_content(content: Option<Bytes>) -> Option<(Version, Value)> {
         Some(content) if content.is_empty() => None,
         Some(content) => Some(unpack(&content).unwrap_or_else(Value::unreadable)),
         None => Some(Value::unreadable()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn etags_are_the_same_with_quotation_marks_and_without() {
+        let etag = |text: &str| Some(text.to_owned());
+        assert!(is_same(etag("\"0x8D\"").as_ref(), etag("0x8D").as_ref()));
+        assert!(!is_same(etag("\"0x8D\"").as_ref(), etag("\"0x8E\"").as_ref()));
+        assert!(!is_same(None, None), "what has none is never known");
     }
 }

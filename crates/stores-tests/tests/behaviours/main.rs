@@ -9,7 +9,6 @@ macro_rules! each_rig {
     ($list:ident $($words:tt)*) => {
         $list! { $($words)*
             etcd on crate::rigs::etcd::Etcd,
-            object on crate::rigs::object::Object,
         }
     };
 }
@@ -32,4 +31,3 @@ mod world;
 mod rigs;
 
 on_every_server! { etcd on crate::rigs::etcd::Etcd }
-on_every_server! { object on crate::rigs::object::Object }

@@ -11,7 +11,7 @@ use tokio::net::{TcpListener, TcpStream};
 
 /// What is wrong with it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Flaw {
+pub(crate) enum Flaw {
     None,
     /// Every put is applied.
     IgnoresConditions,
@@ -29,7 +29,7 @@ pub enum Flaw {
 
 /// What is done to one put, instead of what was asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Trick {
+pub(crate) enum Trick {
     /// 409: another put was under way.
     Conflict,
     /// 503, and nothing is applied.
@@ -42,10 +42,10 @@ pub enum Trick {
 
 /// What it was asked.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Asked {
-    pub puts: u64,
-    pub gets: u64,
-    pub lists: u64,
+pub(crate) struct Asked {
+    pub(crate) puts: u64,
+    pub(crate) gets: u64,
+    pub(crate) lists: u64,
 }
 
 #[derive(Debug, Default)]
@@ -59,7 +59,7 @@ struct State {
 
 /// A running server. It ends with the test.
 #[derive(Debug, Clone)]
-pub struct Fake {
+pub(crate) struct Fake {
     address: SocketAddr,
     flaw: Flaw,
     state: Arc<Mutex<State>>,
@@ -73,7 +73,7 @@ struct Request {
 }
 
 impl Fake {
-    pub async fn start(flaw: Flaw) -> Self {
+    pub(crate) async fn start(flaw: Flaw) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let address = listener.local_addr().expect("an address");
         let fake = Self { address, flaw, state: Arc::default() };
@@ -87,27 +87,27 @@ impl Fake {
         fake
     }
 
-    pub fn url(&self) -> String {
+    pub(crate) fn url(&self) -> String {
         format!("s3://key:hunter2@bucket/tenure?endpoint=http://{}&timeout=30s", self.address)
     }
 
-    pub fn asked(&self) -> Asked {
+    pub(crate) fn asked(&self) -> Asked {
         self.state().asked
     }
 
     /// What becomes of the next puts.
-    pub fn play(&self, tricks: &[Trick]) {
+    pub(crate) fn play(&self, tricks: &[Trick]) {
         self.state().tricks = tricks.iter().rev().copied().collect();
     }
 
     /// Objects whose name has that in it, with their lengths.
-    pub fn lengths(&self, part: &str) -> Vec<usize> {
+    pub(crate) fn lengths(&self, part: &str) -> Vec<usize> {
         let state = self.state();
         state.objects.iter().filter(|(key, _)| key.contains(part)).map(|(_, content)| content.len()).collect()
     }
 
     /// Puts an object by hand.
-    pub fn plant(&self, key: &str, content: &[u8]) {
+    pub(crate) fn plant(&self, key: &str, content: &[u8]) {
         self.state().objects.insert(key.to_owned(), content.to_vec());
     }
 

@@ -1,4 +1,3 @@
 //! One rig for each store.
 
 pub(crate) mod etcd;
-pub(crate) mod object;
