@@ -57,11 +57,14 @@ async fn attempt(bucket: &Bucket, path: &Path, write: &Write) -> Result<Outcome,
         let current = seen.as_ref().and_then(|seen| seen.held.as_ref());
         let decision = decide(STORE, write, current.map(|(version, value)| (*version, value.token)));
         match decision {
-            WriteDecision::Apply if write.put.is_none() && write.expect.is_none() && looked => {
-                return Ok(Outcome::Applied);
-            }
-            WriteDecision::Apply if write.put.is_some() || write.expect.is_some() => {
-                if put(bucket, path, write, seen.as_ref()).await? {
+            WriteDecision::Apply => {
+                // To delete what is absent changes nothing, once it was seen to be absent.
+                let is_nothing = write.put.is_none() && write.expect.is_none();
+                let applied = match is_nothing {
+                    true => looked,
+                    false => put(bucket, path, write, seen.as_ref()).await?,
+                };
+                if applied {
                     return Ok(Outcome::Applied);
                 }
             }
@@ -74,7 +77,7 @@ async fn attempt(bucket: &Bucket, path: &Path, write: &Write) -> Result<Outcome,
                 return Ok(Outcome::Conflict(entry));
             }
             WriteDecision::Refuse(why) if looked => return Ok(Outcome::Failed(why)),
-            _ => {}
+            WriteDecision::Conflict | WriteDecision::Refuse(_) => {}
         }
         seen = bucket.get(path).await.map_err(|error| nothing_sent(&error))?;
         looked = true;
