@@ -176,7 +176,7 @@ pub enum Names {
 /// Timing options.
 #[derive(Debug, Clone, Default, Args)]
 pub struct TimingArgs {
-    /// Lease duration: a leader that stops renewing is replaced after this time [default: 5s]
+    /// Lease duration: a leader that stops renewing is replaced after this time [default: 5s; object storage 20s]
     #[arg(long, value_parser = duration, value_name = "TIME", env = "TENURE_TTL")]
     pub ttl: Option<Duration>,
     /// What a dropped store connection means for this node's roles [default: strict]
@@ -219,11 +219,11 @@ impl From<Takeover> for tenure::Takeover {
 }
 
 impl TimingArgs {
-    /// As the library takes it.
+    /// As the library takes it, for nodes on the store that a URL names.
     #[must_use]
-    pub fn settings(&self) -> tenure::TimingSettings {
+    pub fn settings(&self, store: &str) -> tenure::TimingSettings {
         tenure::TimingSettings {
-            ttl: self.ttl,
+            ttl: self.ttl.or_else(|| Some(tenure::store::default_ttl(store))),
             beat: self.beat,
             op_timeout: self.op_timeout,
             stop_grace: self.stop_grace,

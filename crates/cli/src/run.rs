@@ -27,7 +27,8 @@ use tenure_process::{
 /// # Errors
 /// How the process ends, if it does not end well.
 pub async fn main(common: Common, args: RunArgs) -> Result<Exit, Exit> {
-    let timing = Timing::new(&args.timing.settings()).map_err(tenure::Error::from)?;
+    let settings = args.timing.settings(&common.store_url());
+    let timing = Timing::new(&settings).map_err(tenure::Error::from)?;
     let mut signals = Signals::new().map_err(|error| Exit::Failed(format!("signals: {error}")))?;
     if tenure::store::backend_for_url(&common.store_url()).is_ok_and(|backend| backend.in_process) {
         let why = "cannot use memory: it lives in one process, so every node would lead; name a store that all nodes reach";
@@ -45,7 +46,7 @@ pub async fn main(common: Common, args: RunArgs) -> Result<Exit, Exit> {
         node = node.address(address);
     }
     let give_up = args.wait.map(|wait| Instant::now() + wait);
-    let node = node.timing(args.timing.settings()).drain(args.drain).start_without_waiting()?;
+    let node = node.timing(settings).drain(args.drain).start_without_waiting()?;
     reach_store(&node, &args, &mut signals, give_up).await?;
     let candidate = stand(&node, &args).await?;
     let mut runner = Runner { args, timing, node, candidate, guard, signals, give_up };

@@ -1,6 +1,7 @@
 //! Stores by name: what a registry has to know of a kind of store.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::{Name, SharedStore, Store, StoreError};
 
@@ -54,12 +55,28 @@ pub struct Opening {
     pub open: Box<dyn FnOnce() -> Result<SharedStore, StoreError> + Send>,
     /// What is doubtful about the URL all the same, with what to do.
     pub warning: Option<&'static str>,
+    /// The ttl of nodes that name none, if it is not the usual one.
+    pub ttl: Option<Duration>,
+    /// What the requests of a node with that beat cost, for stores whose requests have a price.
+    pub cost: Option<fn(beat: Duration) -> String>,
 }
 
 impl Opening {
     /// One without a doubt.
     pub fn new(open: impl FnOnce() -> Result<SharedStore, StoreError> + Send + 'static) -> Self {
-        Self { open: Box::new(open), warning: None }
+        Self { open: Box::new(open), warning: None, ttl: None, cost: None }
+    }
+
+    /// The same, where nodes that name no ttl get that one.
+    #[must_use]
+    pub fn with_ttl(self, ttl: Duration) -> Self {
+        Self { ttl: Some(ttl), ..self }
+    }
+
+    /// The same, where requests have a price.
+    #[must_use]
+    pub fn with_cost(self, cost: fn(beat: Duration) -> String) -> Self {
+        Self { cost: Some(cost), ..self }
     }
 
     /// A URL that `check` finds well, for a store that `open` opens.

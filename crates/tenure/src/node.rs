@@ -486,8 +486,8 @@ impl NodeBuilder {
         self
     }
 
-    /// Lease duration: a leader that stops renewing is replaced after this time. 5 s by default; the other times follow from
-    /// it.
+    /// Lease duration: a leader that stops renewing is replaced after this time. 5 s by default (object storage: 20 s); the
+    /// other times follow from it.
     pub fn ttl(mut self, ttl: Duration) -> Self {
         self.settings.ttl = Some(ttl);
         self
@@ -602,7 +602,11 @@ impl NodeBuilder {
     pub fn start_without_waiting(self) -> Result<Node, Error> {
         let name = Name::new(self.name.unwrap_or_else(default_node_name))?;
         let namespace = Name::new(&self.namespace)?;
-        let timing = Timing::new(&self.settings)?;
+        let mut settings = self.settings;
+        if let StoreSource::Url(url) = &self.source {
+            settings.ttl.get_or_insert_with(|| store::default_ttl(url));
+        }
+        let timing = Timing::new(&settings)?;
         let store = match self.source {
             StoreSource::Url(url) => store::open(&url)?,
             StoreSource::Store(store) => store,

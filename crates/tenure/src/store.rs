@@ -2,6 +2,9 @@
 //!
 //! A store is added in one place: its [`Backend`] is a line in [`BACKENDS`].
 
+use std::time::Duration;
+
+use tenure_core::Timing;
 pub use tenure_store::*;
 
 #[cfg(feature = "etcd")]
@@ -10,6 +13,8 @@ pub use tenure_etcd::Etcd;
 pub use tenure_kubernetes::Kubernetes;
 #[cfg(feature = "mysql")]
 pub use tenure_mysql::Mysql;
+#[cfg(feature = "object")]
+pub use tenure_object::Object;
 #[cfg(feature = "peers")]
 pub use tenure_peers::{Group, GroupMember, Peers};
 #[cfg(feature = "postgres")]
@@ -35,6 +40,8 @@ pub const BACKENDS: &[Backend] = &[
     tenure_etcd::BACKEND,
     #[cfg(feature = "kubernetes")]
     tenure_kubernetes::BACKEND,
+    #[cfg(feature = "object")]
+    tenure_object::BACKEND,
     #[cfg(feature = "peers")]
     tenure_peers::BACKEND,
     Memory::BACKEND,
@@ -48,6 +55,7 @@ const FEATURES: &[(&str, &[&str])] = &[
     ("redis", &["redis", "rediss", "valkey", "valkeys"]),
     ("etcd", &["etcd", "etcds"]),
     ("kubernetes", &["kubernetes"]),
+    ("object", &["s3", "gs", "az"]),
     ("peers", &["peers"]),
 ];
 
@@ -63,6 +71,7 @@ const FEATURES: &[(&str, &[&str])] = &[
 /// | `peers://HOST:PORT,…?secret-file=PATH` | the nodes themselves, by Raft; `me=HOST:PORT` makes this process a member |
 /// | `etcd://HOST:PORT,HOST:PORT,HOST:PORT/PREFIX`, `etcds://` | an etcd cluster |
 /// | `kubernetes:`, `kubernetes:NAMESPACE` | the Kubernetes API: in a pod its service account, elsewhere the kubeconfig |
+/// | `s3://BUCKET/PREFIX?region=REGION`, `gs://BUCKET/PREFIX`, `az://CONTAINER/PREFIX?account=ACCOUNT` | object storage; `endpoint=URL` for another server |
 /// | `redis://HOST:PORT/DB`, `rediss://`, `redis+unix:///PATH`, `redis+sentinel://HOST:PORT,…/NAME` | a Redis or Valkey server |
 ///
 /// # Errors
@@ -80,6 +89,19 @@ pub fn open(url: &str) -> Result<SharedStore, StoreError> {
 #[must_use]
 pub fn url_warning(url: &str) -> Option<&'static str> {
     read(url, Mode::Join).ok()?.warning
+}
+
+/// The ttl of nodes on the store that a URL names, if they name none: longer where each request takes long, or has a price.
+#[must_use]
+pub fn default_ttl(url: &str) -> Duration {
+    read(url, Mode::Join).ok().and_then(|opening| opening.ttl).unwrap_or(Timing::DEFAULT_TTL)
+}
+
+/// What the requests of a node with that beat cost on the store that a URL names, with the prices that are assumed; none if
+/// they have no price.
+#[must_use]
+pub fn request_cost(url: &str, beat: Duration) -> Option<String> {
+    Some(read(url, Mode::Join).ok()?.cost?(beat))
 }
 
 /// Whether a URL names a store that can be opened, as far as that can be told without opening it: it opens no connection
@@ -194,6 +216,7 @@ mod tests {
             ("redis+sentinel://h/n", Some("redis")),
             ("etcds://a,b,c/x", Some("etcd")),
             ("kubernetes:team", Some("kubernetes")),
+            ("s3://b/p?region=r", Some("object")),
             ("memory:", Some("memory")),
             ("hunter2", None),
             ("nope:hunter2", None),
@@ -226,6 +249,10 @@ mod tests {
             ("kubernetes:hunter2", "no kubernetes: store (feature `kubernetes`)"),
             #[cfg(feature = "kubernetes")]
             ("kubernetes:x?hunter2", "parameters of a Kubernetes URL"),
+            #[cfg(not(feature = "object"))]
+            ("s3://k:hunter2@b", "no s3: store (feature `object`)"),
+            #[cfg(feature = "object")]
+            ("s3://k:hunter2@b?hunter2", "parameters of a URL of object storage"),
             #[cfg(not(feature = "peers"))]
             ("peers:hunter2", "no peers: store"),
             #[cfg(feature = "peers")]
@@ -261,6 +288,8 @@ mod tests {
             ("mysql://u:p@localhost/d", false),
             #[cfg(feature = "etcd")]
             ("etcd://u:p@localhost,db.example", true),
+            #[cfg(feature = "object")]
+            ("s3://k:p@b?endpoint=http://minio.example:9000", true),
             #[cfg(feature = "redis")]
             ("redis://:p@cache.example", true),
             #[cfg(feature = "redis")]

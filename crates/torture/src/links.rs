@@ -90,6 +90,11 @@ fn place(url: &str) -> Option<std::ops::Range<usize>> {
         return Some(begin..begin + length);
     }
     let (scheme, rest) = url.split_once("://")?;
+    if ["s3", "gs", "az"].contains(&scheme) {
+        let begin = url.find("endpoint=http://")? + "endpoint=http://".len();
+        let length = url[begin..].find(['/', '&']).unwrap_or(url.len() - begin);
+        return Some(begin..begin + length);
+    }
     let plain =
         ["redis", "valkey", "postgres", "postgresql", "mysql", "mariadb", "etcd", "peers"].contains(&scheme);
     let secure = ["sslmode=require", "sslmode=verify", "ssl-mode=", "tls=", "ca="]
@@ -136,10 +141,13 @@ mod tests {
             found("kubernetes:x?class=a&server=127.0.0.1:1,127.0.0.1:2&prefix=y"),
             Some("127.0.0.1:1,127.0.0.1:2")
         );
+        assert_eq!(found("s3://k:s@b/x?endpoint=http://a:1&timeout=1s"), Some("a:1"));
         assert_eq!(servers("peers://127.0.0.1:1,127.0.0.1:2?secret-file=x").unwrap().len(), 2);
         for url in [
             "kubernetes:x",
             "rediss://db:1",
+            "s3://k:s@b/x?region=r",
+            "s3://k:s@b/x?endpoint=https://a:1",
             "etcds://a:1,b:2/x",
             "redis+sentinel://a:1,b:2/main",
             "postgres://a:1,b:2/x",

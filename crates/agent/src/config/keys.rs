@@ -48,7 +48,7 @@ pub const KEYS: &[Key] = &[
         "timing.profile",
         ValueKind::Choice(&["default", "fast", "relaxed"]),
         "default",
-        "a ttl of 5s, 2s or 15s, from which everything else follows",
+        "a ttl of 5s, 2s or 15s, from which everything else follows; without a profile it is 20s on object storage",
     ),
     key(
         "timing.ttl",

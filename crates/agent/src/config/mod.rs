@@ -478,7 +478,8 @@ impl Reader {
         let profile = match self.text("timing.profile").as_deref() {
             Some("fast") => Timing::FAST_TTL,
             Some("relaxed") => Timing::RELAXED_TTL,
-            _ => Timing::DEFAULT_TTL,
+            Some(_) => Timing::DEFAULT_TTL,
+            None => tenure::store::default_ttl(self.text("store").as_deref().unwrap_or("sqlite:")),
         };
         let ttl = self.span("timing.ttl").unwrap_or(profile);
         let takeover = match self.text("timing.takeover").as_deref() {

@@ -286,6 +286,32 @@ fn check_prints_what_follows_for_people_and_for_programs() {
     assert_eq!(json, expected);
 }
 
+#[cfg(feature = "object")]
+#[test]
+fn check_says_what_requests_cost_where_they_have_a_price() {
+    let dir = TestDir::new();
+    let bucket = ["--store", "s3://bucket/x?region=eu-west-1"];
+    let pretty = dir.run(&[&["check"], &bucket[..]].concat());
+    for part in ["20s", "4s", "24.3s", "33 puts and lists and 80 reads a minute", "$8.62 a month", "$0.005"] {
+        assert!(pretty.out.contains(part), "{part}: {}", pretty.out);
+    }
+    let json = dir.json(&[&["check", "--ttl", "40s"], &bucket[..]].concat());
+    assert_eq!(json["settings"]["ttl_ms"], 40_000.0);
+    assert!(json["cost"].as_str().is_some_and(|cost| cost.contains("$4.31 a month")), "{json}");
+}
+
+#[cfg(not(feature = "object"))]
+#[test]
+fn a_url_whose_feature_is_missing_names_the_feature() {
+    let ran = TestDir::new().run(&["status", "--store", "s3://key:hunter2@bucket/x"]);
+    assert_eq!(ran.code, Some(2), "{ran:?}");
+    assert!(
+        ran.err.contains("no s3: store (feature `object`)") && !ran.err.contains("hunter2"),
+        "{}",
+        ran.err
+    );
+}
+
 #[test]
 fn check_says_what_a_dropped_connection_means() {
     let dir = TestDir::new();

@@ -7,6 +7,7 @@ pub mod disk;
 pub mod etcd;
 pub mod galera;
 pub mod kubernetes;
+pub mod minio;
 pub mod mysql;
 pub mod postgres;
 pub mod redis;

@@ -47,6 +47,7 @@ pub async fn main(common: &Common) -> Result<Exit, Exit> {
         clock,
         snapshot,
         limits: agent::limits(common).await,
+        usual: usual_timing(&common.store_url()),
     };
     let problems = report.problems();
     if common.is_json() {
@@ -71,6 +72,8 @@ struct DoctorReport {
     clock: clock::Reading,
     snapshot: ClusterSnapshot,
     limits: Option<AgentLimits>,
+    /// The times of nodes that name none.
+    usual: Timing,
 }
 
 impl DoctorReport {
@@ -91,7 +94,7 @@ impl DoctorReport {
             problems
                 .push("the store declares liveness locks but acquires none: report this as a bug".to_owned());
         }
-        let limit = Timing::default().op_timeout;
+        let limit = self.usual.op_timeout;
         if figures.write.p99 > limit {
             problems.push(format!(
                 "one in a hundred writes takes {} or more, but the default timeout is {}: find out what \
@@ -170,6 +173,12 @@ impl DoctorReport {
         }
         text
     }
+}
+
+/// The times of nodes on that store that name none.
+fn usual_timing(store: &str) -> Timing {
+    let ttl = Some(tenure::store::default_ttl(store));
+    Timing::new(&tenure::TimingSettings { ttl, ..tenure::TimingSettings::default() }).unwrap_or_default()
 }
 
 /// What a dropped connection can mean here.
