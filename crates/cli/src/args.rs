@@ -30,7 +30,7 @@ Exit codes (those of `tenure run` are in its own help):
 pub struct Common {
     /// URL of the store: `sqlite:` (a file in your state directory), `sqlite:PATH`, `redis://HOST`,
     /// `redis+sentinel://HOST,HOST/NAME`, `postgres://HOST/DATABASE`, `mysql://HOST/DATABASE`,
-    /// `etcd://HOST,HOST,HOST`, or `peers://HOST:PORT,…` (no server at all) [env: TENURE_STORE=]
+    /// `etcd://HOST,HOST,HOST`, `nats://HOST,HOST,HOST/BUCKET`, or `peers://HOST:PORT,…` (no server at all) [env: TENURE_STORE=]
     #[arg(long, global = true, value_name = "URL")]
     pub store: Option<String>,
     /// The agent to query instead of a store: the path of a socket, or http://ADDRESS:PORT [env: TENURE_AGENT=]

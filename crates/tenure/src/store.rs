@@ -8,6 +8,8 @@ pub use tenure_store::*;
 pub use tenure_etcd::Etcd;
 #[cfg(feature = "mysql")]
 pub use tenure_mysql::Mysql;
+#[cfg(feature = "nats")]
+pub use tenure_nats::Nats;
 #[cfg(feature = "peers")]
 pub use tenure_peers::{Group, GroupMember, Peers};
 #[cfg(feature = "postgres")]
@@ -31,6 +33,8 @@ pub const BACKENDS: &[Backend] = &[
     tenure_redis::BACKEND,
     #[cfg(feature = "etcd")]
     tenure_etcd::BACKEND,
+    #[cfg(feature = "nats")]
+    tenure_nats::BACKEND,
     #[cfg(feature = "peers")]
     tenure_peers::BACKEND,
     Memory::BACKEND,
@@ -43,6 +47,7 @@ const FEATURES: &[(&str, &[&str])] = &[
     ("mysql", &["mysql", "mariadb"]),
     ("redis", &["redis", "rediss", "valkey", "valkeys"]),
     ("etcd", &["etcd", "etcds"]),
+    ("nats", &["nats", "tls"]),
     ("peers", &["peers"]),
 ];
 
@@ -57,6 +62,7 @@ const FEATURES: &[(&str, &[&str])] = &[
 /// | `mysql://user:password@host:port/database` | MySQL or MariaDB |
 /// | `peers://HOST:PORT,…?secret-file=PATH` | the nodes themselves, by Raft; `me=HOST:PORT` makes this process a member |
 /// | `etcd://HOST:PORT,HOST:PORT,HOST:PORT/PREFIX`, `etcds://` | an etcd cluster |
+/// | `nats://HOST:PORT,HOST:PORT,HOST:PORT/BUCKET`, `tls://` | a KV bucket of NATS JetStream |
 /// | `redis://HOST:PORT/DB`, `rediss://`, `redis+unix:///PATH`, `redis+sentinel://HOST:PORT,…/NAME` | a Redis or Valkey server |
 ///
 /// # Errors
@@ -187,6 +193,7 @@ mod tests {
             ("sqlite:", Some("sqlite")),
             ("redis+sentinel://h/n", Some("redis")),
             ("etcds://a,b,c/x", Some("etcd")),
+            ("nats+tls://a,b,c/x", Some("nats")),
             ("memory:", Some("memory")),
             ("hunter2", None),
             ("nope:hunter2", None),
@@ -215,6 +222,10 @@ mod tests {
             ("etcd://u:hunter2@h", "no etcd: store (feature `etcd`)"),
             #[cfg(feature = "etcd")]
             ("etcd://u:hunter2@h?hunter2", "parameters of an etcd URL"),
+            #[cfg(not(feature = "nats"))]
+            ("nats://u:hunter2@h", "no nats: store (feature `nats`)"),
+            #[cfg(feature = "nats")]
+            ("nats://u:hunter2@h?hunter2", "parameters of a NATS URL"),
             #[cfg(not(feature = "peers"))]
             ("peers:hunter2", "no peers: store"),
             #[cfg(feature = "peers")]
@@ -250,6 +261,8 @@ mod tests {
             ("mysql://u:p@localhost/d", false),
             #[cfg(feature = "etcd")]
             ("etcd://u:p@localhost,db.example", true),
+            #[cfg(feature = "nats")]
+            ("nats://u:p@localhost,db.example", true),
             #[cfg(feature = "redis")]
             ("redis://:p@cache.example", true),
             #[cfg(feature = "redis")]

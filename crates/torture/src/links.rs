@@ -87,8 +87,8 @@ fn servers(url: &str) -> Option<Vec<SocketAddr>> {
 /// Where the hosts and the ports stand in a URL.
 fn place(url: &str) -> Option<std::ops::Range<usize>> {
     let (scheme, rest) = url.split_once("://")?;
-    let plain =
-        ["redis", "valkey", "postgres", "postgresql", "mysql", "mariadb", "etcd", "peers"].contains(&scheme);
+    let plain = ["redis", "valkey", "postgres", "postgresql", "mysql", "mariadb", "etcd", "nats", "peers"]
+        .contains(&scheme);
     let secure = ["sslmode=require", "sslmode=verify", "ssl-mode=", "tls=", "ca="]
         .iter()
         .any(|word| rest.contains(word));
@@ -98,8 +98,8 @@ fn place(url: &str) -> Option<std::ops::Range<usize>> {
     let authority = rest.find(['/', '?']).map_or(rest, |end| &rest[..end]);
     let host = authority.rfind('@').map_or(0, |at| at + 1);
     let begin = scheme.len() + 3;
-    // Only of peers and of etcd may there be several: clients ask whichever is named, and nobody tells them of others.
-    let single = ["etcd", "peers"].contains(&scheme) || !authority.contains(',');
+    // Only of peers, etcd and NATS may there be several: clients ask whichever is named, and never those that it tells of.
+    let single = ["etcd", "nats", "peers"].contains(&scheme) || !authority.contains(',');
     (single && host < authority.len()).then(|| begin + host..begin + authority.len())
 }
 
@@ -108,6 +108,7 @@ fn address(host: &str, url: &str) -> Option<SocketAddr> {
         Some("redis" | "valkey") => 6379,
         Some("postgres" | "postgresql") => 5432,
         Some("etcd") => 2379,
+        Some("nats") => 4222,
         _ => 3306,
     };
     let ends_with_port = host.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok());
@@ -128,10 +129,12 @@ mod tests {
         assert_eq!(found("redis://[::1]:7000"), Some("[::1]:7000"));
         assert_eq!(found("peers://a:1,b:2,c:3?secret-file=x"), Some("a:1,b:2,c:3"));
         assert_eq!(found("etcd://u:p@a:1,b:2,c:3/x"), Some("a:1,b:2,c:3"));
+        assert_eq!(found("nats://u:p@a:1,b:2,c:3/x?sync=always"), Some("a:1,b:2,c:3"));
         assert_eq!(servers("peers://127.0.0.1:1,127.0.0.1:2?secret-file=x").unwrap().len(), 2);
         for url in [
             "rediss://db:1",
             "etcds://a:1,b:2/x",
+            "tls://a:1,b:2/x",
             "redis+sentinel://a:1,b:2/main",
             "postgres://a:1,b:2/x",
             "postgres://db/x?sslmode=verify-full",

@@ -12,6 +12,7 @@ fn the_scheme_is_enough_and_the_rest_of_the_url_is_never_used() {
         ),
         ("rediss://:hunter2@nowhere.invalid:1/0", "ACL SETUSER app on >PASSWORD"),
         ("sqlite:/nowhere/hunter2.db", "CREATE VIEW tenure_leaders"),
+        ("nats://me:hunter2@a,b,c/x", "\"$JS.API.DIRECT.GET.KV_tenure\""),
         ("etcds://me:hunter2@a,b,c/x", "etcdctl role grant-permission app --prefix=true readwrite tenure/"),
     ] {
         let named = dir.run(&["schema", "--store", url]);

@@ -15,6 +15,11 @@ pub const ETCD: &str = "the connection is not encrypted: whoever is between this
     password, and change what is read and written; write etcds:// instead of etcd://, and ca=/path/to/ca.pem if the \
     authority is yours";
 
+/// What to do about one to a NATS server.
+pub const NATS: &str = "the connection is not encrypted: whoever is between this host and the server can read the \
+    password, and change what is read and written; write tls:// instead of nats://, and ca=/path/to/ca.pem if the \
+    authority is yours";
+
 /// Whether a host is this machine.
 #[must_use]
 pub fn is_local(host: &str) -> bool {

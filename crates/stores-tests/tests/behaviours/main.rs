@@ -9,6 +9,7 @@ macro_rules! each_rig {
     ($list:ident $($words:tt)*) => {
         $list! { $($words)*
             etcd on crate::rigs::etcd::Etcd,
+            nats on crate::rigs::nats::Nats,
         }
     };
 }
@@ -31,3 +32,4 @@ mod world;
 mod rigs;
 
 on_every_server! { etcd on crate::rigs::etcd::Etcd }
+on_every_server! { nats on crate::rigs::nats::Nats }

@@ -5,6 +5,7 @@
 
 mod data_dir;
 mod etcd;
+mod nats;
 mod peers;
 mod redis;
 mod sql;
@@ -46,6 +47,7 @@ pub static PRIVATE_SERVERS: &[PrivateServer] = &[
     PrivateServer { name: "postgres", label: "PostgreSQL", about: "PostgreSQL", start: |data| Box::new(sql::Sql::postgres(data)) },
     PrivateServer { name: "mysql", label: "MariaDB", about: "MariaDB", start: |data| Box::new(sql::Sql::mysql(data)) },
     PrivateServer { name: "etcd", label: "etcd", about: "Three members of etcd", start: |data| Box::new(etcd::Etcd::start(data)) },
+    PrivateServer { name: "nats", label: "NATS", about: "Three servers of NATS JetStream", start: |data| Box::new(nats::Nats::start(data)) },
     PrivateServer { name: "peers", label: "Peers", about: "Three members of a group of peers", start: |data| Box::new(peers::Peers::start(data)) },
 ];
 

@@ -7,6 +7,7 @@ pub mod disk;
 pub mod etcd;
 pub mod galera;
 pub mod mysql;
+pub mod nats;
 pub mod postgres;
 pub mod redis;
 

@@ -1,3 +1,4 @@
 //! One rig for each store.
 
 pub(crate) mod etcd;
+pub(crate) mod nats;
