@@ -5,7 +5,7 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use bytes::{Bytes, BytesMut};
@@ -44,7 +44,6 @@ pub(super) struct NatsConnection {
     replies: String,
     changes: String,
     out: mpsc::UnboundedSender<Bytes>,
-    next: AtomicU64,
     waiting: Mutex<Waiting>,
     broken: CancellationToken,
     probing: AtomicBool,
@@ -152,7 +151,6 @@ impl NatsConnection {
             replies,
             changes,
             out,
-            next: AtomicU64::new(1),
             waiting: Mutex::default(),
             broken: CancellationToken::new(),
             probing: AtomicBool::new(false),
@@ -170,7 +168,8 @@ impl NatsConnection {
         headers: &[(&str, String)],
         payload: &[u8],
     ) -> Answers {
-        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        // Drawn, because others learn the subjects of earlier answers: none can be foreseen, and so none forged.
+        let number = nonce();
         let reply = match changed {
             Some(register) => format!("{}{number}.{register}", self.changes),
             None => format!("{}{number}", self.replies),
@@ -267,15 +266,15 @@ impl NatsConnection {
         match frame {
             Frame::Ping => drop(self.out.send(Bytes::from_static(b"PONG\r\n"))),
             Frame::Pong => drop(waiting.pongs.pop_front().map(|pong| pong.send(()))),
-            Frame::Message(WATCHED, message) => {
+            // That nobody listens is told to one subscription alone, whichever it is.
+            Frame::Message(WATCHED, message) if message.status.is_none() => {
                 if let Some(watching) = &waiting.watching {
                     let _ = watching.send(message);
                 }
             }
             Frame::Message(_, message) => {
-                let question =
-                    read_question(&message.subject).and_then(|number| waiting.questions.get(&number));
-                if let Some(question) = question {
+                let question = read_question(&message.subject);
+                if let Some(question) = question.and_then(|number| waiting.questions.get(&number)) {
                     let _ = question.answers.send(Answer::Message(message));
                 }
             }

@@ -41,7 +41,7 @@ struct Member {
     peer: u16,
     /// Where it tells people how it is.
     monitor: u16,
-    /// Where it reaches those that were started before it.
+    /// Where it reaches the others.
     routes: Vec<SocketAddr>,
     server: Option<Server>,
     stopped: Option<TempDir>,
@@ -67,8 +67,8 @@ impl Nats {
         Self::start_with(count, settings, admin, direct, scratch)
     }
 
-    /// The same, where each server reaches those before it at what `link` makes of both and of the port that the other one listens
-    /// on, and keeps its data where `folder` says.
+    /// The same, where each server reaches each other one at what `link` makes of both and of the port that the other one
+    /// listens on, and keeps its data where `folder` says.
     ///
     /// # Panics
     /// If they do not start, or NATS is not installed.
@@ -85,7 +85,10 @@ impl Nats {
             client: free_port(),
             peer: peers[nth],
             monitor: free_port(),
-            routes: (0..nth).map(|other| link(nth, other, peers[other])).collect(),
+            routes: (0..count)
+                .filter(|other| *other != nth)
+                .map(|other| link(nth, other, peers[other]))
+                .collect(),
             server: None,
             stopped: Some(folder()),
         };
