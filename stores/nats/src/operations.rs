@@ -22,6 +22,9 @@ use tenure_store::{Retry, Signal, StoreError, Version};
 /// Registers whose sequence is remembered; more than any node works with at once.
 const REMEMBERED: usize = 50_000;
 
+/// While a stream has no leader, what it did not hear is tried again after this.
+const LEADERLESS: std::time::Duration = std::time::Duration::from_millis(20);
+
 /// A connection over which nothing worked for so long is left for one to another server.
 const PATIENCE_WITH_A_SERVER: std::time::Duration = std::time::Duration::from_secs(1);
 
@@ -68,6 +71,13 @@ pub(super) enum Published {
     At(u64),
     /// The last message of the subject has another sequence, or another one is under way. Nothing was done.
     WrongSequence,
+}
+
+/// What became of a question.
+enum Heard<T> {
+    Answer(T),
+    /// No server listens there now: nothing was done.
+    Nobody(StoreError),
 }
 
 /// An acknowledgement.
@@ -173,9 +183,15 @@ impl Operations {
                 "the value is longer than the server takes: set max_payload to 2MB in its configuration";
             return Err(StoreError::not_applied(STORE, message).permanent());
         }
-        let highest = self.highest.load(Ordering::Acquire);
-        let mut answers = connection.ask(subject, changed, headers, payload);
-        let answer: Acknowledgement = self.read_answer(connection, &mut answers, until).await?;
+        let patient = self.patient(until);
+        let (highest, answer) = loop {
+            let highest = self.highest.load(Ordering::Acquire);
+            let mut answers = connection.ask(subject, changed, headers, payload);
+            match self.read_answer::<Acknowledgement>(connection, &mut answers, until).await? {
+                Heard::Answer(answer) => break (highest, answer),
+                Heard::Nobody(error) => self.wait_for_leader(error, patient).await?,
+            }
+        };
         match answer.error {
             None if answer.seq > 0 && answer.stream == self.keys.stream() => {
                 self.works();
@@ -228,7 +244,28 @@ impl Operations {
     ) -> Result<T, StoreError> {
         let subject = format!("$JS.API.{what}.{}", self.keys.stream());
         let mut answers = connection.ask(&subject, None, &[], question.as_bytes());
-        self.read_answer(connection, &mut answers, until).await
+        match self.read_answer(connection, &mut answers, until).await? {
+            Heard::Answer(answer) => Ok(answer),
+            Heard::Nobody(error) => Err(error),
+        }
+    }
+
+    /// Until when an operation that begins now waits for a stream that has no leader at the moment.
+    pub(super) fn patient(&self, until: Instant) -> Instant {
+        until.min(Instant::now() + self.settings.suspicion())
+    }
+
+    /// Nobody heard a question: it may be asked again, for a while.
+    pub(super) async fn wait_for_leader(
+        &self,
+        error: StoreError,
+        patient: Instant,
+    ) -> Result<(), StoreError> {
+        if error.retry() == Retry::Never || Instant::now() + LEADERLESS >= patient {
+            return Err(error);
+        }
+        tokio::time::sleep(LEADERLESS).await;
+        Ok(())
     }
 
     async fn read_answer<T: DeserializeOwned>(
@@ -236,14 +273,15 @@ impl Operations {
         connection: &Arc<NatsConnection>,
         answers: &mut Answers,
         until: Instant,
-    ) -> Result<T, StoreError> {
+    ) -> Result<Heard<T>, StoreError> {
         match self.answer(connection, answers, until).await? {
             Answer::Forbidden => Err(error::forbidden(&connection.place)),
             Answer::Message(message) if message.status == Some(503) => {
-                Err(self.unheard(connection, until).await)
+                Ok(Heard::Nobody(self.unheard(connection, until).await))
             }
             Answer::Message(message) => {
-                serde_json::from_slice(&message.payload).map_err(|_| error::strange(&connection.place))
+                let answer = serde_json::from_slice(&message.payload);
+                answer.map(Heard::Answer).map_err(|_| error::strange(&connection.place))
             }
         }
     }

@@ -127,6 +127,7 @@ async fn pages(
     until: Instant,
 ) -> Result<Option<Vec<Message>>, StoreError> {
     let (mut found, mut from) = (Vec::new(), 0);
+    let patient = operations.patient(until);
     loop {
         let before = found.len();
         let patience = until.min(Instant::now() + operations.settings.suspicion());
@@ -134,6 +135,7 @@ async fn pages(
             Ok(Page::Whole) => return Ok(Some(found)),
             Ok(Page::From(next)) => from = next,
             Ok(Page::TooMany) => return Ok(None),
+            Ok(Page::Unheard(error)) => operations.wait_for_leader(error, patient).await?,
             Err(_)
                 if patience < until && Instant::now() >= patience && !connection.broken().is_cancelled() =>
             {
@@ -150,6 +152,8 @@ enum Page {
     /// The rest begins at this sequence.
     From(u64),
     TooMany,
+    /// No server listened.
+    Unheard(StoreError),
 }
 
 /// One question to one replica. Each answer says which one came before it, so that none is missed.
@@ -193,7 +197,7 @@ async fn page(
                 return Ok(Page::Whole);
             }
             Some(413) => return Ok(Page::TooMany),
-            Some(503) => return Err(operations.unheard(connection, until).await),
+            Some(503) => return Ok(Page::Unheard(operations.unheard(connection, until).await)),
             _ => return Err(strange()),
         }
     }

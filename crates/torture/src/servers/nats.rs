@@ -274,13 +274,36 @@ impl Nats {
     fn wait_until_ready(&self) {
         let began = Instant::now();
         while !self.encrypted {
-            let asked = self.api("INFO", "");
+            let asked = self.is_ready();
             if asked.is_ok() {
                 return;
             }
             assert!(began.elapsed() < PATIENCE, "JetStream does not answer: {asked:?}");
             std::thread::sleep(Duration::from_millis(20));
         }
+    }
+
+    /// Whether every server can hold a replica, and every stream has a leader; why not.
+    fn is_ready(&self) -> Result<(), String> {
+        let known = self.api("STREAM.NAMES", "")?;
+        if self.servers.len() == 1 {
+            return Ok(());
+        }
+        for stream in known["streams"].as_array().into_iter().flatten().filter_map(Value::as_str) {
+            let info = self.api(&format!("STREAM.INFO.{stream}"), "")?;
+            let replicas = info["cluster"]["replicas"].as_array().map_or(0, Vec::len);
+            if info["cluster"]["leader"].as_str().is_none_or(str::is_empty)
+                || replicas + 1 < self.servers.len()
+            {
+                return Err(format!("{stream} has no leader"));
+            }
+        }
+        let replicas = self.servers.len();
+        let probe = format!(
+            "{{\"name\":\"probe\",\"subjects\":[\"probe\"],\"storage\":\"memory\",\"num_replicas\":{replicas}}}"
+        );
+        self.api("STREAM.CREATE.probe", &probe)?;
+        self.api("STREAM.DELETE.probe", "").map(drop)
     }
 
     /// The configuration of one server, with a mark where its directory goes.
