@@ -272,8 +272,11 @@ impl Nats {
     }
 
     fn wait_until_ready(&self) {
+        if self.encrypted {
+            return;
+        }
         let began = Instant::now();
-        while !self.encrypted {
+        loop {
             let asked = self.is_ready();
             if asked.is_ok() {
                 return;
