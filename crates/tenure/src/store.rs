@@ -13,6 +13,8 @@ pub use tenure_etcd::Etcd;
 pub use tenure_kubernetes::Kubernetes;
 #[cfg(feature = "mysql")]
 pub use tenure_mysql::Mysql;
+#[cfg(feature = "nats")]
+pub use tenure_nats::Nats;
 #[cfg(feature = "object")]
 pub use tenure_object::Object;
 #[cfg(feature = "peers")]
@@ -40,6 +42,8 @@ pub const BACKENDS: &[Backend] = &[
     tenure_etcd::BACKEND,
     #[cfg(feature = "kubernetes")]
     tenure_kubernetes::BACKEND,
+    #[cfg(feature = "nats")]
+    tenure_nats::BACKEND,
     #[cfg(feature = "object")]
     tenure_object::BACKEND,
     #[cfg(feature = "peers")]
@@ -55,6 +59,7 @@ const FEATURES: &[(&str, &[&str])] = &[
     ("redis", &["redis", "rediss", "valkey", "valkeys"]),
     ("etcd", &["etcd", "etcds"]),
     ("kubernetes", &["kubernetes"]),
+    ("nats", &["nats", "tls"]),
     ("object", &["s3", "gs", "az"]),
     ("peers", &["peers"]),
 ];
@@ -71,6 +76,7 @@ const FEATURES: &[(&str, &[&str])] = &[
 /// | `peers://HOST:PORT,…?secret-file=PATH` | the nodes themselves, by Raft; `me=HOST:PORT` makes this process a member |
 /// | `etcd://HOST:PORT,HOST:PORT,HOST:PORT/PREFIX`, `etcds://` | an etcd cluster |
 /// | `kubernetes:`, `kubernetes:NAMESPACE` | the Kubernetes API: in a pod its service account, elsewhere the kubeconfig |
+/// | `nats://HOST:PORT,HOST:PORT,HOST:PORT/BUCKET`, `tls://` | a KV bucket of NATS JetStream |
 /// | `s3://BUCKET/PREFIX?region=REGION`, `gs://BUCKET/PREFIX`, `az://CONTAINER/PREFIX?account=ACCOUNT` | object storage; `endpoint=URL` for another server |
 /// | `redis://HOST:PORT/DB`, `rediss://`, `redis+unix:///PATH`, `redis+sentinel://HOST:PORT,…/NAME` | a Redis or Valkey server |
 ///
@@ -216,6 +222,7 @@ mod tests {
             ("redis+sentinel://h/n", Some("redis")),
             ("etcds://a,b,c/x", Some("etcd")),
             ("kubernetes:team", Some("kubernetes")),
+            ("nats+tls://a,b,c/x", Some("nats")),
             ("s3://b/p?region=r", Some("object")),
             ("memory:", Some("memory")),
             ("hunter2", None),
@@ -249,6 +256,10 @@ mod tests {
             ("kubernetes:hunter2", "no kubernetes: store (feature `kubernetes`)"),
             #[cfg(feature = "kubernetes")]
             ("kubernetes:x?hunter2", "parameters of a Kubernetes URL"),
+            #[cfg(not(feature = "nats"))]
+            ("nats://u:hunter2@h", "no nats: store (feature `nats`)"),
+            #[cfg(feature = "nats")]
+            ("nats://u:hunter2@h?hunter2", "parameters of a NATS URL"),
             #[cfg(not(feature = "object"))]
             ("s3://k:hunter2@b", "no s3: store (feature `object`)"),
             #[cfg(feature = "object")]
@@ -288,6 +299,8 @@ mod tests {
             ("mysql://u:p@localhost/d", false),
             #[cfg(feature = "etcd")]
             ("etcd://u:p@localhost,db.example", true),
+            #[cfg(feature = "nats")]
+            ("nats://u:p@localhost,db.example", true),
             #[cfg(feature = "object")]
             ("s3://k:p@b?endpoint=http://minio.example:9000", true),
             #[cfg(feature = "redis")]

@@ -95,8 +95,8 @@ fn place(url: &str) -> Option<std::ops::Range<usize>> {
         let length = url[begin..].find(['/', '&']).unwrap_or(url.len() - begin);
         return Some(begin..begin + length);
     }
-    let plain =
-        ["redis", "valkey", "postgres", "postgresql", "mysql", "mariadb", "etcd", "peers"].contains(&scheme);
+    let plain = ["redis", "valkey", "postgres", "postgresql", "mysql", "mariadb", "etcd", "nats", "peers"]
+        .contains(&scheme);
     let secure = ["sslmode=require", "sslmode=verify", "ssl-mode=", "tls=", "ca="]
         .iter()
         .any(|word| rest.contains(word));
@@ -106,8 +106,8 @@ fn place(url: &str) -> Option<std::ops::Range<usize>> {
     let authority = rest.find(['/', '?']).map_or(rest, |end| &rest[..end]);
     let host = authority.rfind('@').map_or(0, |at| at + 1);
     let begin = scheme.len() + 3;
-    // Only of peers and of etcd may there be several: clients ask whichever is named, and nobody tells them of others.
-    let single = ["etcd", "peers"].contains(&scheme) || !authority.contains(',');
+    // Only of peers, etcd and NATS may there be several: clients ask whichever is named, and never those that it tells of.
+    let single = ["etcd", "nats", "peers"].contains(&scheme) || !authority.contains(',');
     (single && host < authority.len()).then(|| begin + host..begin + authority.len())
 }
 
@@ -117,6 +117,7 @@ fn address(host: &str, url: &str) -> Option<SocketAddr> {
         Some("postgres" | "postgresql") => 5432,
         Some("etcd") => 2379,
         Some("kubernetes") => 6443,
+        Some("nats") => 4222,
         _ => 3306,
     };
     let ends_with_port = host.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok());
@@ -141,6 +142,7 @@ mod tests {
             found("kubernetes:x?class=a&server=127.0.0.1:1,127.0.0.1:2&prefix=y"),
             Some("127.0.0.1:1,127.0.0.1:2")
         );
+        assert_eq!(found("nats://u:p@a:1,b:2,c:3/x?sync=always"), Some("a:1,b:2,c:3"));
         assert_eq!(found("s3://k:s@b/x?endpoint=http://a:1&timeout=1s"), Some("a:1"));
         assert_eq!(servers("peers://127.0.0.1:1,127.0.0.1:2?secret-file=x").unwrap().len(), 2);
         for url in [
@@ -149,6 +151,7 @@ mod tests {
             "s3://k:s@b/x?region=r",
             "s3://k:s@b/x?endpoint=https://a:1",
             "etcds://a:1,b:2/x",
+            "tls://a:1,b:2/x",
             "redis+sentinel://a:1,b:2/main",
             "postgres://a:1,b:2/x",
             "postgres://db/x?sslmode=verify-full",

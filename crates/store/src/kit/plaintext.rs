@@ -19,6 +19,11 @@ pub const ETCD: &str = "the connection is not encrypted: an attacker between thi
 pub const KUBERNETES: &str = "the connection is not encrypted: an attacker between this host and the API server can read the \
     token, and change what is read and written; write https:// in the kubeconfig";
 
+/// What to do about one to a NATS server.
+pub const NATS: &str = "the connection is not encrypted: an attacker between this host and the server can read the \
+    password, and change what is read and written; write tls:// instead of nats://, and ca=/path/to/ca.pem if the \
+    authority is yours";
+
 /// What to do about one to object storage.
 pub const OBJECT: &str = "the connection is not encrypted: an attacker between this host and the endpoint can read what is \
     there, and change what is read and written; write endpoint=https://, and ca=/path/to/ca.pem if the authority is yours";

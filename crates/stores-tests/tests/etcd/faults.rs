@@ -4,7 +4,9 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::server_kit::{certificates, get, heard, key, must, name, one, put, soon, until_it_works, version};
+use crate::server_kit::{
+    self, certificates, copy, get, heard, key, must, name, one, put, soon, until_it_works, version,
+};
 use futures_util::StreamExt;
 use futures_util::stream::BoxStream;
 use rustix::process::Signal as UnixSignal;
@@ -48,20 +50,8 @@ fn with_users(server: &Server) {
     }
 }
 
-/// Writes until it works: what is refused is tried again, and what is unknown is looked at.
 async fn written(store: &dyn Store, write: &Write) {
-    let writing = async {
-        loop {
-            match store.write(&space(), std::slice::from_ref(write)).await.expect("it is open").remove(0) {
-                Outcome::Applied => return,
-                Outcome::Conflict(Some(found)) if found.version == version(write) => return,
-                Outcome::Conflict(other) => panic!("another wrote: {other:?}"),
-                Outcome::Failed(error) => assert_eq!(error.retry(), Retry::Soon, "{error}"),
-            }
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-    };
-    soon(writing).await;
+    server_kit::written(store, &space(), write).await;
 }
 
 async fn signalled(watch: &mut BoxStream<'static, Signal>, changed: &Key) {
@@ -383,17 +373,6 @@ async fn older_data_and_other_data_are_noticed() {
     heard(&mut watch, |signal| matches!(signal, Signal::Forgot)).await;
     // Made from the same names and addresses, it even has the same number.
     assert_eq!(store.describe().await.unwrap().identity, identity);
-}
-
-fn copy(from: &std::path::Path) -> tempfile::TempDir {
-    let dir = tempfile::tempdir().unwrap();
-    let done = std::process::Command::new("cp")
-        .arg("-a")
-        .arg(format!("{}/.", from.display()))
-        .arg(dir.path())
-        .status();
-    assert!(done.unwrap().success());
-    dir
 }
 
 /// Encrypted and verified, with and without a certificate of one's own; nothing falls back to plain text.

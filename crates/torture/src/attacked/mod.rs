@@ -7,6 +7,7 @@ mod data_dir;
 mod etcd;
 mod galera;
 mod kubernetes;
+mod nats;
 mod object;
 mod peers;
 mod redis;
@@ -53,6 +54,7 @@ pub static PRIVATE_SERVERS: &[PrivateServer] = &[
     PrivateServer { name: "galera", label: "MariaDB Galera", about: "Three members of a Galera cluster: class C", start: |_| Box::new(galera::Galera::start()) },
     PrivateServer { name: "etcd", label: "etcd", about: "Three members of etcd", start: |data| Box::new(etcd::Etcd::start(data)) },
     PrivateServer { name: "kubernetes", label: "Kubernetes", about: "Two API servers of Kubernetes on three members of etcd", start: |data| Box::new(kubernetes::Kubernetes::start(data)) },
+    PrivateServer { name: "nats", label: "NATS", about: "Three servers of NATS JetStream", start: |data| Box::new(nats::Nats::start(data)) },
     PrivateServer { name: "object", label: "Object storage", about: "MinIO: object storage on one disk", start: |data| Box::new(object::Object::start(data)) },
     PrivateServer { name: "peers", label: "Peers", about: "Three members of a group of peers", start: |data| Box::new(peers::Peers::start(data)) },
 ];

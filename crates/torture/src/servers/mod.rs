@@ -9,6 +9,7 @@ pub mod galera;
 pub mod kubernetes;
 pub mod minio;
 pub mod mysql;
+pub mod nats;
 pub mod postgres;
 pub mod redis;
 

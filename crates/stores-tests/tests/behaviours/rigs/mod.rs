@@ -2,3 +2,4 @@
 
 pub(crate) mod etcd;
 pub(crate) mod kubernetes;
+pub(crate) mod nats;

@@ -95,3 +95,31 @@ pub fn certificates(user: &str) -> tempfile::TempDir {
     assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
     dir
 }
+
+/// Writes until it works: what is refused is tried again, and what is unknown is looked at.
+pub async fn written(store: &dyn Store, space: &Name, write: &Write) {
+    let writing = async {
+        loop {
+            match store.write(space, std::slice::from_ref(write)).await.map(|mut outcomes| outcomes.remove(0))
+            {
+                Ok(Outcome::Applied) => return,
+                Ok(Outcome::Conflict(Some(found))) if found.version == version(write) => return,
+                Ok(Outcome::Conflict(other)) => panic!("another wrote: {other:?}"),
+                Ok(Outcome::Failed(error)) | Err(error) => {
+                    assert_eq!(error.retry(), tenure::store::Retry::Soon, "{error}");
+                }
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    soon(writing).await;
+}
+
+/// A copy of a folder, with everything in it.
+pub fn copy(from: &std::path::Path) -> tempfile::TempDir {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let all = format!("{}/.", from.display());
+    let done = std::process::Command::new("cp").arg("-a").arg(all).arg(dir.path()).status();
+    assert!(done.expect("cp runs").success());
+    dir
+}

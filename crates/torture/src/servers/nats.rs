@@ -1,0 +1,392 @@
+//! Private NATS servers with JetStream: one, or a group of them.
+
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::process::Command;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
+use serde_json::Value;
+use tempfile::TempDir;
+
+use super::{Server, free_port, program, scratch};
+
+const PACKAGE: &str = "nats-server (2.11 or later)";
+
+/// Where `./setup --stores` puts the server.
+const TOOLS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../target/tools/bin");
+
+/// How long servers may take for what they do in a moment, on a machine that does something else.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// What every server is told: registers may be long, and an acknowledged write is on disk.
+const SETTINGS: &str = "max_payload: 2MB\nlame_duck_duration: 30s\nlame_duck_grace_period: 1s\n";
+
+/// A group of servers.
+#[derive(Debug)]
+pub struct Nats {
+    servers: Vec<Member>,
+    settings: String,
+    /// As whom it is asked: what a `CONNECT` says of it.
+    admin: String,
+    /// Whether clients speak TLS, so that only they can ask it.
+    encrypted: bool,
+}
+
+/// One server; it keeps its ports while it is down.
+#[derive(Debug)]
+struct Member {
+    client: u16,
+    peer: u16,
+    /// Where it tells people how it is.
+    monitor: u16,
+    /// Where it reaches the others.
+    routes: Vec<SocketAddr>,
+    server: Option<Server>,
+    stopped: Option<TempDir>,
+}
+
+impl Nats {
+    /// So many servers that know each other, with these lines of configuration beside those that every one needs.
+    ///
+    /// # Panics
+    /// If they do not start, or NATS is not installed.
+    #[must_use]
+    pub fn start(count: usize, settings: &str) -> Self {
+        Self::start_as(count, settings, "")
+    }
+
+    /// The same for servers that ask for a login: `admin` is what a `CONNECT` says of one who may do everything.
+    ///
+    /// # Panics
+    /// If they do not start, or NATS is not installed.
+    #[must_use]
+    pub fn start_as(count: usize, settings: &str, admin: &str) -> Self {
+        let direct = |_, _, port| SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+        Self::start_with(count, settings, admin, direct, scratch)
+    }
+
+    /// The same, where each server reaches each other one at what `link` makes of both and of the port that the other one
+    /// listens on, and keeps its data where `folder` says.
+    ///
+    /// # Panics
+    /// If they do not start, or NATS is not installed.
+    #[must_use]
+    pub fn start_with(
+        count: usize,
+        settings: &str,
+        admin: &str,
+        mut link: impl FnMut(usize, usize, u16) -> SocketAddr,
+        mut folder: impl FnMut() -> TempDir,
+    ) -> Self {
+        let peers: Vec<u16> = (0..count).map(|_| free_port()).collect();
+        let member = |nth: usize| Member {
+            client: free_port(),
+            peer: peers[nth],
+            monitor: free_port(),
+            routes: (0..count)
+                .filter(|other| *other != nth)
+                .map(|other| link(nth, other, peers[other]))
+                .collect(),
+            server: None,
+            stopped: Some(folder()),
+        };
+        let servers = (0..count).map(member).collect();
+        let mut this =
+            Self { servers, settings: settings.to_owned(), admin: admin.to_owned(), encrypted: false };
+        this.encrypted = this.settings.contains("tls {");
+        this.launch_all();
+        this
+    }
+
+    /// The addresses of all servers, as a URL of the store has them.
+    #[must_use]
+    pub fn hosts(&self) -> String {
+        let hosts: Vec<_> = (0..self.servers.len()).map(|nth| self.address(nth).to_string()).collect();
+        hosts.join(",")
+    }
+
+    /// Where a server answers clients.
+    #[must_use]
+    pub fn address(&self, nth: usize) -> SocketAddr {
+        (Ipv4Addr::LOCALHOST, self.servers[nth].client).into()
+    }
+
+    /// How many servers there are.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        self.servers.len()
+    }
+
+    /// Starts every server that is down, and waits until JetStream answers.
+    ///
+    /// # Panics
+    /// If they do not come up.
+    pub fn launch_all(&mut self) {
+        for nth in 0..self.servers.len() {
+            if self.servers[nth].server.as_mut().is_some_and(Server::has_ended) {
+                self.stop(nth);
+            }
+            self.launch(nth);
+        }
+        self.wait_until_ready();
+    }
+
+    /// Ends a server as a power loss would.
+    pub fn stop(&mut self, nth: usize) {
+        let member = &mut self.servers[nth];
+        member.stopped = member.server.take().map(Server::crash).or_else(|| member.stopped.take());
+    }
+
+    /// What a server that is down has on its disk, to be replaced.
+    pub fn data(&mut self, nth: usize) -> Option<&mut TempDir> {
+        self.servers[nth].stopped.as_mut()
+    }
+
+    /// Other lines of configuration, and the login that goes with them, which count once a server has read them anew.
+    pub fn configure(&mut self, settings: &str) {
+        settings.clone_into(&mut self.settings);
+        for nth in 0..self.servers.len() {
+            let text = self.configuration(nth);
+            if let Some(server) = &self.servers[nth].server {
+                let file = server.dir().join("nats.conf");
+                let text = text.replace(DIRECTORY, &server.dir().display().to_string());
+                std::fs::write(file, text).expect("a configuration can be written");
+                server.signal(Signal::HUP);
+            }
+        }
+    }
+
+    /// Freezes or thaws a server: SIGSTOP, SIGCONT. One that is down stays so.
+    pub fn signal(&self, nth: usize, signal: Signal) {
+        if let Some(server) = &self.servers[nth].server {
+            server.signal(signal);
+        }
+    }
+
+    /// Which server leads the stream of a bucket, as far as the servers that answer know.
+    #[must_use]
+    pub fn leader(&self, bucket: &str) -> Option<usize> {
+        let info = self.api(&format!("STREAM.INFO.KV_{bucket}"), "").ok()?;
+        info["cluster"]["leader"].as_str()?.strip_prefix('m')?.parse().ok()
+    }
+
+    /// Lets another server lead the stream of a bucket.
+    ///
+    /// # Errors
+    /// If no server answers, or it refuses.
+    pub fn step_down(&self, bucket: &str) -> Result<(), String> {
+        self.api(&format!("STREAM.LEADER.STEPDOWN.KV_{bucket}"), "").map(drop)
+    }
+
+    /// Deletes every key of a bucket that a subject fits, without a trace.
+    ///
+    /// # Errors
+    /// If no server answers, or it refuses.
+    pub fn purge(&self, bucket: &str, keys: &str) -> Result<u64, String> {
+        let question = format!("{{\"filter\":\"$KV.{bucket}.{keys}\"}}");
+        let answer = self.api(&format!("STREAM.PURGE.KV_{bucket}"), &question)?;
+        Ok(answer["purged"].as_u64().unwrap_or_default())
+    }
+
+    /// Asks the interface of JetStream, at the first server that answers.
+    ///
+    /// # Errors
+    /// What the last one said.
+    pub fn api(&self, what: &str, question: &str) -> Result<Value, String> {
+        let subject = format!("$JS.API.{what}");
+        let mut last = "no server is up".to_owned();
+        for nth in 0..self.servers.len() {
+            if self.servers[nth].server.is_none() {
+                continue;
+            }
+            match self.request(nth, &subject, question.as_bytes()) {
+                Ok(answer) if answer["error"].is_null() => return Ok(answer),
+                Ok(answer) => last = answer["error"].to_string(),
+                Err(error) => last = error.to_string(),
+            }
+        }
+        Err(last)
+    }
+
+    /// Sends something to a subject, and waits for the first answer.
+    ///
+    /// # Errors
+    /// If none comes.
+    pub fn request(&self, nth: usize, subject: &str, payload: &[u8]) -> std::io::Result<Value> {
+        let mut client = Client::connect(self.address(nth), &self.admin)?;
+        write!(client.stream, "SUB _INBOX.t 1\r\nPUB {subject} _INBOX.t {}\r\n", payload.len())?;
+        client.stream.write_all(payload)?;
+        client.stream.write_all(b"\r\n")?;
+        Ok(serde_json::from_slice(&client.message()?.1)?)
+    }
+
+    /// Whether a server lets one in with that login, as a `CONNECT` says it.
+    #[must_use]
+    pub fn admits(&self, nth: usize, login: &str) -> bool {
+        let ping = |mut client: Client| {
+            client.stream.write_all(b"PING\r\n")?;
+            client.line_with("PONG")
+        };
+        Client::connect(self.address(nth), login).and_then(ping).is_ok()
+    }
+
+    /// Notes the subject of everything that is sent to some subjects from now on, whether it comes to anything or not.
+    ///
+    /// # Panics
+    /// If the server is not there.
+    #[must_use]
+    pub fn listen(&self, nth: usize, subjects: &str) -> Arc<Mutex<Vec<String>>> {
+        let mut client = Client::connect(self.address(nth), &self.admin).expect("the server is there");
+        write!(client.stream, "SUB {subjects} 1\r\nPING\r\n").expect("it can be asked");
+        client.line_with("PONG").expect("it answers");
+        client.stream.set_read_timeout(None).expect("it can be waited for");
+        let heard = Arc::<Mutex<Vec<String>>>::default();
+        let noted = Arc::downgrade(&heard);
+        std::thread::spawn(move || {
+            while let (Ok((subject, _)), Some(noted)) = (client.message(), noted.upgrade()) {
+                noted.lock().unwrap_or_else(PoisonError::into_inner).push(subject);
+            }
+        });
+        heard
+    }
+
+    /// How many messages a server has received from clients, by its own count.
+    ///
+    /// # Panics
+    /// If it does not tell.
+    #[must_use]
+    pub fn messages_in(&self, nth: usize) -> u64 {
+        let ask = || -> std::io::Result<String> {
+            let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, self.servers[nth].monitor))?;
+            stream.write_all(b"GET /varz HTTP/1.0\r\n\r\n")?;
+            let mut answer = String::new();
+            stream.read_to_string(&mut answer)?;
+            Ok(answer)
+        };
+        let answer = ask().expect("the server tells how it is");
+        let body = answer.split_once("\r\n\r\n").map_or("", |(_, body)| body);
+        let told: Value = serde_json::from_str(body).expect("it tells in JSON");
+        told["in_msgs"].as_u64().expect("it counts messages")
+    }
+
+    fn wait_until_ready(&self) {
+        if self.encrypted {
+            return;
+        }
+        let began = Instant::now();
+        loop {
+            let asked = self.is_ready();
+            if asked.is_ok() {
+                return;
+            }
+            assert!(began.elapsed() < PATIENCE, "JetStream does not answer: {asked:?}");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// Whether every server can hold a replica, and every stream has a leader; why not.
+    fn is_ready(&self) -> Result<(), String> {
+        let known = self.api("STREAM.NAMES", "")?;
+        if self.servers.len() == 1 {
+            return Ok(());
+        }
+        for stream in known["streams"].as_array().into_iter().flatten().filter_map(Value::as_str) {
+            let info = self.api(&format!("STREAM.INFO.{stream}"), "")?;
+            let replicas = info["cluster"]["replicas"].as_array().map_or(0, Vec::len);
+            if info["cluster"]["leader"].as_str().is_none_or(str::is_empty)
+                || replicas + 1 < self.servers.len()
+            {
+                return Err(format!("{stream} has no leader"));
+            }
+        }
+        let replicas = self.servers.len();
+        let probe = format!(
+            "{{\"name\":\"probe\",\"subjects\":[\"probe\"],\"storage\":\"memory\",\"num_replicas\":{replicas}}}"
+        );
+        self.api("STREAM.CREATE.probe", &probe)?;
+        self.api("STREAM.DELETE.probe", "").map(drop)
+    }
+
+    /// The configuration of one server, with a mark where its directory goes.
+    fn configuration(&self, nth: usize) -> String {
+        let member = &self.servers[nth];
+        let mut text = format!(
+            "server_name: m{nth}\nlisten: 127.0.0.1:{}\nhttp: 127.0.0.1:{}\n{SETTINGS}jetstream {{ store_dir: \"{DIRECTORY}/data\", sync_interval: always }}\n{}\n",
+            member.client, member.monitor, self.settings
+        );
+        if self.servers.len() > 1 {
+            let routes: Vec<_> =
+                member.routes.iter().map(|route| format!("\"nats-route://{route}\"")).collect();
+            let (peer, routes) = (member.peer, routes.join(", "));
+            text += &format!(
+                "cluster {{ name: tenure, listen: 127.0.0.1:{peer}, no_advertise: true, routes: [{routes}] }}\n"
+            );
+        }
+        text
+    }
+
+    fn launch(&mut self, nth: usize) {
+        let Some(dir) = self.servers[nth].stopped.take() else { return };
+        let file = dir.path().join("nats.conf");
+        let text = self.configuration(nth).replace(DIRECTORY, &dir.path().display().to_string());
+        std::fs::write(&file, text).expect("a configuration can be written");
+        let mut command = Command::new(program("nats-server", PACKAGE, &[TOOLS, "/usr/sbin", "/usr/bin"]));
+        command.arg("-c").arg(file);
+        let listens = |address: SocketAddr| TcpStream::connect(address).is_ok();
+        self.servers[nth].server =
+            Some(Server::start("nats", dir, self.servers[nth].client, &mut command, listens));
+    }
+}
+
+/// A connection that asks one thing at a time.
+struct Client {
+    stream: TcpStream,
+    reader: BufReader<TcpStream>,
+}
+
+impl Client {
+    fn connect(address: SocketAddr, login: &str) -> std::io::Result<Self> {
+        let mut stream = TcpStream::connect(address)?;
+        stream.set_read_timeout(Some(Duration::from_secs(5)))?;
+        let comma = if login.is_empty() { "" } else { "," };
+        write!(
+            stream,
+            "CONNECT {{\"verbose\":false,\"headers\":true,\"no_responders\":true{comma}{login}}}\r\n"
+        )?;
+        Ok(Self { reader: BufReader::new(stream.try_clone()?), stream })
+    }
+
+    /// Waits for a line that begins with that word.
+    fn line_with(&mut self, word: &str) -> std::io::Result<String> {
+        loop {
+            let mut line = String::new();
+            if self.reader.read_line(&mut line)? == 0 {
+                return Err(std::io::ErrorKind::UnexpectedEof.into());
+            }
+            match line.split_ascii_whitespace().next() {
+                Some("PING") => self.stream.write_all(b"PONG\r\n")?,
+                Some("-ERR") => return Err(std::io::Error::other(line)),
+                Some(first) if first.ends_with(word) => return Ok(line),
+                _ => {}
+            }
+        }
+    }
+
+    /// The subject and the content of the next message; an answer of the server itself, which has headers only, is an error.
+    fn message(&mut self) -> std::io::Result<(String, Vec<u8>)> {
+        let line = self.line_with("MSG")?;
+        let words: Vec<_> = line.split_ascii_whitespace().collect();
+        let length = words.last().and_then(|length| length.parse().ok()).unwrap_or(0);
+        let mut body = vec![0; length];
+        self.reader.read_exact(&mut body)?;
+        if body.starts_with(b"NATS/1.0 503") {
+            return Err(std::io::Error::other("no server listens"));
+        }
+        Ok((words.get(1).copied().unwrap_or_default().to_owned(), body))
+    }
+}
+
+/// What stands for the directory of a server in its configuration.
+const DIRECTORY: &str = "@DIR@";
