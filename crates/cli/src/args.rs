@@ -738,9 +738,17 @@ pub struct TortureArgs {
     pub member: Option<String>,
 }
 
-/// The kinds that `tenure-torture` can start.
+/// The kinds that `tenure-torture` can start, and whose store this binary has.
 pub(crate) fn private_server() -> impl TypedValueParser<Value = &'static PrivateServer> {
-    let kinds = PRIVATE_SERVERS.iter().map(|server| PossibleValue::new(server.name).help(server.about));
+    let is_there = |server: &&PrivateServer| match server.name {
+        "nats" => cfg!(feature = "nats"),
+        "object" => cfg!(feature = "object"),
+        _ => true,
+    };
+    let kinds = PRIVATE_SERVERS
+        .iter()
+        .filter(is_there)
+        .map(|server| PossibleValue::new(server.name).help(server.about));
     PossibleValuesParser::new(kinds)
         .map(|name| PrivateServer::find(&name).expect("a possible value is in the table"))
 }

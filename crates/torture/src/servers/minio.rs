@@ -9,7 +9,7 @@ use std::time::Duration;
 use rustix::process::Signal;
 use tempfile::TempDir;
 
-use super::{Server, beside, free_port, scratch};
+use super::{Server, built, free_port, scratch};
 
 /// The access key of every server.
 pub const KEY: &str = "tenure-key";
@@ -74,7 +74,7 @@ impl Minio {
         let Some(dir) = self.stopped.take() else { return };
         let data = dir.path().join("data");
         std::fs::create_dir_all(data.join(BUCKET)).expect("a folder for the bucket");
-        let mut command = Command::new(binary());
+        let mut command = Command::new(built("minio"));
         command.arg("server").arg(&data).arg("--quiet").arg("--anonymous");
         command.args(["--address", &format!("127.0.0.1:{}", self.port)]);
         command.args(["--console-address", &format!("127.0.0.1:{}", free_port())]);
@@ -116,13 +116,6 @@ impl Minio {
             server.signal(signal);
         }
     }
-}
-
-fn binary() -> PathBuf {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let folders = std::env::split_paths(&path).chain([beside().join("tools/bin")]);
-    let found = folders.map(|folder| folder.join("minio")).find(|file| file.is_file());
-    found.unwrap_or_else(|| panic!("minio is not installed: run ./setup --stores, which builds it"))
 }
 
 fn is_ready(address: SocketAddr) -> bool {

@@ -77,6 +77,14 @@ pub fn program(name: &str, package: &str, folders: &[&str]) -> PathBuf {
     found.unwrap_or_else(|| panic!("{name} is not installed: run ./test, or `apt-get install {package}`"))
 }
 
+/// A server that `./setup --stores` builds, or one that is installed.
+fn built(name: &str) -> PathBuf {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let folders = std::iter::once(beside().join("tools/bin")).chain(std::env::split_paths(&path));
+    let found = folders.map(|folder| folder.join(name)).find(|file| file.is_file());
+    found.unwrap_or_else(|| panic!("{name} is not installed: run ./setup --stores, which builds it"))
+}
+
 impl Server {
     /// Starts `command` in a process group of its own and waits until `ready` says yes. What it printed goes to a file
     /// in its directory, and into the panic if it does not come up.

@@ -10,12 +10,7 @@ use rustix::process::Signal;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use super::{Server, free_port, program, scratch};
-
-const PACKAGE: &str = "nats-server (2.11 or later)";
-
-/// Where `./setup --stores` puts the server.
-const TOOLS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../target/tools/bin");
+use super::{Server, built, free_port, scratch};
 
 /// How long servers may take for what they do in a moment, on a machine that does something else.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -332,7 +327,7 @@ impl Nats {
         let file = dir.path().join("nats.conf");
         let text = self.configuration(nth).replace(DIRECTORY, &dir.path().display().to_string());
         std::fs::write(&file, text).expect("a configuration can be written");
-        let mut command = Command::new(program("nats-server", PACKAGE, &[TOOLS, "/usr/sbin", "/usr/bin"]));
+        let mut command = Command::new(built("nats-server"));
         command.arg("-c").arg(file);
         let listens = |address: SocketAddr| TcpStream::connect(address).is_ok();
         self.servers[nth].server =

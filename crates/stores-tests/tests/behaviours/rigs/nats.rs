@@ -104,7 +104,10 @@ impl Rig for Nats {
         self.door.open()
     }
 
-    /// Every operation of a node is one message to the server.
+    /// A beat and its poll are two messages.
+    const COUNTED_FOR_EACH: u64 = 2;
+
+    /// Every read and every write is one message to the server.
     async fn operations(&self) -> Option<u64> {
         Some(self.server().messages_in(0))
     }
