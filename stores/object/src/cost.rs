@@ -6,7 +6,7 @@ use std::time::Duration;
 const WRITE: f64 = 0.005;
 const READ: f64 = 0.0004;
 
-/// Requests of a node in each beat, with one role and three nodes: the beat, the list of what operators ask for, every fifth
+/// Requests of a leader in each beat, with one role and three nodes, as they were counted when every node beat as often: the beat, the list of what operators ask for, every fifth
 /// time the list of sessions; and one read for each register that a poll names, every fifth time the sessions that moved.
 const WRITES_PER_BEAT: f64 = 2.2;
 const READS_PER_BEAT: f64 = 5.3;
@@ -14,14 +14,14 @@ const READS_PER_BEAT: f64 = 5.3;
 /// Seconds in a month.
 const MONTH: f64 = 30.4 * 86_400.0;
 
-/// What `tenure check` says of the requests of one node at rest.
+/// What `tenure check` says of the requests of nodes at rest.
 pub(super) fn said(beat: Duration) -> String {
     let beats = 60.0 / beat.as_secs_f64();
     let (writes, reads) = (beats * WRITES_PER_BEAT, beats * READS_PER_BEAT);
     let dollars = (writes * WRITE + reads * READ) / 1000.0 * MONTH / 60.0;
     format!(
-        "about {:.0} puts and lists and {:.0} reads a minute for each node at rest: ${dollars:.2} a month, if a thousand puts or \
-         lists cost ${WRITE} and a thousand reads ${READ}",
+        "about {:.0} puts and lists and {:.0} reads a minute for a leader and for its first standby, at rest: ${dollars:.2} a \
+         month each, if a thousand puts or lists cost ${WRITE} and a thousand reads ${READ}; other standbys ask less",
         writes.ceil(),
         reads.ceil()
     )
@@ -34,8 +34,8 @@ mod tests {
     #[test]
     fn a_longer_beat_costs_less() {
         let at = |seconds| said(Duration::from_secs(seconds));
-        assert!(at(4).contains("33 puts and lists and 80 reads a minute"), "{}", at(4));
-        assert!(at(4).contains("$8.62 a month"), "{}", at(4));
-        assert!(at(8).contains("$4.31 a month"), "{}", at(8));
+        assert!(at(5).contains("27 puts and lists and 64 reads a minute"), "{}", at(5));
+        assert!(at(5).contains("$6.89 a month"), "{}", at(5));
+        assert!(at(10).contains("$3.45 a month"), "{}", at(10));
     }
 }

@@ -214,12 +214,8 @@ async fn requests_at_rest_are_those_that_are_said() {
         TimingSettings { ttl: Some(Duration::from_secs(30)), beat: Some(beat), ..TimingSettings::default() };
     let mut nodes = Vec::new();
     for nth in 0..3 {
-        let node = Node::builder(&fake.url())
-            .name(format!("n{nth}"))
-            .timing(settings.clone())
-            .start()
-            .await
-            .unwrap();
+        let node =
+            Node::builder(fake.url()).name(format!("n{nth}")).timing(settings.clone()).start().await.unwrap();
         let candidate = node.candidate("scheduler").await.unwrap();
         if nth == 0 {
             let _elected = soon(candidate.elected()).await.expect("it is alone");
@@ -257,7 +253,7 @@ async fn nodes_that_name_no_ttl_get_a_longer_one_and_the_cost_is_said() {
     assert!(said.contains("a month"), "{said}");
     assert_eq!(tenure::store::request_cost("etcd://h", Duration::from_secs(4)), None);
     let (fake, _store) = right().await;
-    let node = Node::builder(&fake.url()).name("n").start().await.unwrap();
+    let node = Node::builder(fake.url()).name("n").start().await.unwrap();
     let _candidate = node.candidate("scheduler").await.unwrap();
     let store = Object::open(&fake.url()).unwrap();
     let cluster = soon(async {
