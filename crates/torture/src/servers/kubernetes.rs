@@ -258,7 +258,7 @@ impl Kubernetes {
 #[derive(Debug)]
 pub struct PlainDoor {
     address: SocketAddr,
-    _runtime: tokio::runtime::Runtime,
+    runtime: Option<tokio::runtime::Runtime>,
 }
 
 impl PlainDoor {
@@ -271,20 +271,29 @@ impl PlainDoor {
         let (server, tls) = (servers.address(nth), encryption(&servers.authority()));
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
         let runtime = runtime.expect("a runtime");
-        let listener = runtime.block_on(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))).expect("a free port");
+        let listener = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
         let address = listener.local_addr().expect("it has an address");
+        listener.set_nonblocking(true).expect("a listener that does not block");
         runtime.spawn(async move {
+            let listener = TcpListener::from_std(listener).expect("a listener of this runtime");
             while let Ok((inner, _)) = listener.accept().await {
                 tokio::spawn(carry(inner, server, tls.clone()));
             }
         });
-        Self { address, _runtime: runtime }
+        Self { address, runtime: Some(runtime) }
     }
 
     /// Where it is.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
+    }
+}
+
+/// Without waiting: it may be dropped in a task of another runtime.
+impl Drop for PlainDoor {
+    fn drop(&mut self) {
+        self.runtime.take().map(tokio::runtime::Runtime::shutdown_background);
     }
 }
 
