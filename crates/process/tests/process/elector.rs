@@ -107,6 +107,10 @@ impl Elector {
     async fn launch(&mut self, stop_grace_ms: u64, kill_slack_ms: u64) -> Answer {
         let (stop_grace, kill_slack) =
             (Duration::from_millis(stop_grace_ms), Duration::from_millis(kill_slack_ms));
+        // A guard that was lost kills every process that came after it, this one's next watchdog too: it goes first.
+        if let Some(lost) = self.guard.take() {
+            lost.lost().await;
+        }
         let binary = env!("CARGO_BIN_EXE_tenure-watchdog").into();
         let guard = Guard::launch(GuardOptions { binary, ..GuardOptions::new(stop_grace, kill_slack) }).await;
         let guard = self.guard.insert(guard.unwrap());

@@ -99,7 +99,7 @@ impl Recurrence {
                 // Where the clock on the wall goes back, an answer may be no later than the question.
                 for _ in 0..4 {
                     let next = cron.find_next_occurrence(&from, false).ok()?;
-                    if next.timestamp() > start {
+                    if next.timestamp() > start && is_due(cron, &next) {
                         return Some(Timestamp::from_micros(
                             u64::try_from(next.timestamp().as_microsecond()).ok()?,
                         ));
@@ -122,6 +122,18 @@ impl Recurrence {
     pub fn zone(&self) -> &str {
         &self.zone_name
     }
+}
+
+/// Whether the expression asks for that time, or for one that the clock on the wall leaves out just before it. The library
+/// names the end of such a gap also when it is asked two seconds before it, for an expression that asks for neither.
+fn is_due(cron: &Cron, at: &jiff::Zoned) -> bool {
+    if cron.is_time_matching(at).unwrap_or(true) {
+        return true;
+    }
+    let Ok(before) = at.timestamp().checked_sub(jiff::SignedDuration::from_secs(1)) else { return true };
+    let offset = before.to_zoned(at.time_zone().clone()).offset();
+    let unchanged = before.to_zoned(TimeZone::fixed(offset));
+    cron.find_next_occurrence(&unchanged, false).is_ok_and(|next| next.datetime() < at.datetime())
 }
 
 const NICKNAMES: [&str; 7] =

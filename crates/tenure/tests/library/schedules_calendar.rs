@@ -174,6 +174,18 @@ const EXPRESSIONS: [&str; 12] = [
 const ZONES: [&str; 5] =
     ["UTC", "Europe/Vienna", "America/New_York", "Australia/Lord_Howe", "Asia/Kathmandu"];
 
+/// Asked within the last seconds before the clock goes forward, a task of half past one was due at three, too.
+#[test]
+fn no_tick_comes_of_the_seconds_before_the_clock_goes_forward() {
+    let when = Recurrence::cron("30 1 * * *", "America/New_York").unwrap();
+    let change = wall("2026-03-08T07:00:00Z").as_micros();
+    for tenths in 1..100 {
+        let after = change - tenths * 100_000 - 1;
+        let next = when.next(Timestamp::from_micros(after)).unwrap();
+        assert_eq!(next, wall("2026-03-09T05:30:00Z"), "asked {tenths} tenths of a second before");
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
