@@ -87,7 +87,9 @@ async fn make_now(conn: &mut Conn, is_galera: bool) -> mysql_async::Result<()> {
         // Of a table that is being dropped just then the server tells no age.
         let age: Option<Option<i64>> = conn.query_first(TURN).await?;
         match age {
-            Some(Some(age)) if age > ABANDONED => conn.query_drop("DROP TABLE IF EXISTS tenure_making").await?,
+            Some(Some(age)) if age > ABANDONED => {
+                conn.query_drop("DROP TABLE IF EXISTS tenure_making").await?
+            }
             Some(_) => {}
             None => match conn.query_drop("CREATE TABLE tenure_making (one TINYINT) ENGINE = InnoDB").await {
                 Err(error) if error::code(&error) == Some(error::TABLE_EXISTS) => {}
