@@ -293,7 +293,9 @@ impl PlainDoor {
 /// Without waiting: it may be dropped in a task of another runtime.
 impl Drop for PlainDoor {
     fn drop(&mut self) {
-        self.runtime.take().map(tokio::runtime::Runtime::shutdown_background);
+        if let Some(runtime) = self.runtime.take() {
+            runtime.shutdown_background();
+        }
     }
 }
 
