@@ -16,7 +16,7 @@ pub const ETCD: &str = "the connection is not encrypted: an attacker between thi
     authority is yours";
 
 /// What to do about one to an API server of Kubernetes.
-pub const KUBERNETES: &str = "the connection is not encrypted: whoever is between this host and the API server can read the \
+pub const KUBERNETES: &str = "the connection is not encrypted: an attacker between this host and the API server can read the \
     token, and change what is read and written; write https:// in the kubeconfig";
 
 /// Whether a host is this machine.
