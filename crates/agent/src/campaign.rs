@@ -79,13 +79,13 @@ struct LeadingClient {
     ready: Arc<Notify>,
 }
 
-/// What a stream alone knows, so that nobody else can say that its client has stopped: neither another user of this host nor
-/// whoever comes from the same address. It cannot be printed.
+/// What a stream alone knows, so that no other client can say that its client has stopped: neither another user of this host nor
+/// a client from the same address. It cannot be printed.
 #[derive(Clone)]
 pub struct StreamId(String);
 
 impl StreamId {
-    /// Another one, which nobody can guess.
+    /// Another one, which cannot be guessed.
     ///
     /// # Panics
     /// If the kernel has no randomness.
@@ -140,7 +140,6 @@ pub struct Campaign {
     pub id: StreamId,
     /// Where it is found.
     pub campaigns: Arc<Campaigns>,
-    /// This node.
     pub node: Name,
     /// What is taken off each deadline, for clocks that run differently.
     pub slack: Duration,

@@ -66,7 +66,6 @@ pub enum CandidacyError {
     /// Another node leads by decree.
     #[error("only {1} may lead {0}: `static-leader` in its [[role]]")]
     StaticLeader(Name, Name),
-    /// A label is missing.
     #[error("this node may not lead {0}: it lacks the label {1}")]
     MissingLabel(Name, String),
     /// The library refused.
@@ -216,7 +215,12 @@ impl Candidacies {
         if let Some(leader) = &role.static_leader {
             builder = builder.static_leader(leader);
         }
-        builder.await.map_err(|error| CandidacyError::Other(error.to_string()))
+        let other = |error: tenure::Error| CandidacyError::Other(error.to_string());
+        if let Some(url) = &role.guard {
+            let lock = tenure::guard::open(url, self.node.name()).map_err(|error| other(error.into()))?;
+            builder = builder.guard(lock);
+        }
+        builder.await.map_err(other)
     }
 
     /// A client's share in the candidacy for a role.

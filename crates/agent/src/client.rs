@@ -27,7 +27,6 @@ pub struct Agent {
     place: String,
     base: String,
     token: Option<Hidden>,
-    /// The namespace it is in.
     pub namespace: Name,
 }
 
@@ -42,7 +41,7 @@ impl Agent {
     /// `plaintext` says so.
     ///
     /// # Errors
-    /// If nobody answers there, or the token would be sent in clear.
+    /// If no agent answers there, or the token would be sent in clear.
     pub async fn connect(place: &str, plaintext: bool) -> Result<Self, Error> {
         let mut agent = Self::at(place, plaintext)?;
         let cluster: Value = agent.get("/v1/cluster").await?;
@@ -276,7 +275,7 @@ impl Agent {
     /// Makes the leader of a role give it up.
     ///
     /// # Errors
-    /// If nobody led or leads.
+    /// If no node led or leads.
     pub async fn step_down(&self, role: &Name, why: &str, wait: Duration) -> Result<Leader, Error> {
         let body = json!({ "why": why, "wait": span(wait) });
         self.led(self.act(&format!("/v1/roles/{role}/step-down"), body).await?)
@@ -285,10 +284,10 @@ impl Agent {
     fn led(&self, done: ActionOutcome) -> Result<Leader, Error> {
         let node =
             Name::new(done.leader.unwrap_or_default()).map_err(|error| self.odd(&error.to_string()))?;
-        Ok(Leader { node, token: Token::new(done.token.unwrap_or_default()), address: done.address })
+        Ok(Leader::new(node, Token::new(done.token.unwrap_or_default()), done.address))
     }
 
-    /// Lets nobody lead a role; the leader that has not given up in time.
+    /// Lets no node lead a role; the leader that has not given up in time.
     ///
     /// # Errors
     /// If it was not paused.

@@ -1,4 +1,4 @@
-//! What happens, for streams that come and go: a ring from which each reader takes at its own pace. Nobody has a queue,
+//! What happens, for streams that come and go: a ring from which each reader takes at its own pace. No reader has a queue,
 //! so that a reader that does not read costs nothing, and one that falls behind is told that it missed something.
 
 use std::collections::VecDeque;
@@ -30,6 +30,7 @@ pub const EVENTS: &[(&str, &str)] = &[
     ("store-forgot", "cluster: the store lost acknowledged writes: a token fell, or everything is gone"),
     ("state-changed", "node: its state in a role has changed"),
     ("elected", "node: it was elected"),
+    ("waiting-for-guard", "node: it was elected, and waits for its guard lock; `why` says what it waits for"),
     ("in-doubt", "node: a beat failed; its leases are not renewed at the moment"),
     ("certain", "node: a beat succeeded again"),
     ("draining", "node: its work must stop"),
@@ -72,7 +73,6 @@ pub const EVENTS: &[(&str, &str)] = &[
 pub struct StreamEvent {
     /// Rises by one.
     pub number: u64,
-    /// Its kind.
     pub kind: String,
     /// The role that it is about.
     pub role: Option<Name>,
@@ -93,7 +93,6 @@ pub struct Events {
 /// Something for a reader.
 #[derive(Debug, Clone)]
 pub enum Next {
-    /// An event.
     Event(Arc<StreamEvent>),
     /// Events up to this number are gone.
     Missed(u64),
@@ -178,18 +177,19 @@ impl Events {
         }
     }
 
-    /// How many of the last so many events are still here.
-    fn kept_of(&self, recent: usize) -> u64 {
+    /// The number before the first of the last so many events that are still here, for a reader that has just seen that the newest is
+    /// this one: others may have come since.
+    fn before_recent(&self, newest: u64, recent: usize) -> u64 {
         let ring = self.ring.lock().unwrap_or_else(PoisonError::into_inner);
-        let kept = ring.front().map_or(0, |first| *self.last.borrow() + 1 - first.number);
-        kept.min(recent as u64)
+        let before_first = ring.front().map_or(newest, |first| first.number - 1);
+        before_first.max(newest.saturating_sub(recent as u64))
     }
 
-    /// What comes after the last event that the reader has seen. Whoever has seen none begins so many events ago.
+    /// What comes after the last event that the reader has seen. A reader that has seen none begins so many events ago.
     pub fn read(self: &Arc<Self>, last_seen: Option<&str>, recent: usize) -> BoxStream<'static, Next> {
         let (mut after, missed) = self.resume(last_seen);
         if last_seen.is_none() {
-            after -= self.kept_of(recent);
+            after = self.before_recent(after, recent);
         }
         let reader = Reader { events: self.clone(), news: self.last.subscribe(), after, missed };
         unfold(reader, |mut reader| async move {
@@ -266,6 +266,7 @@ mod tests {
         let kinds = vec![
             EventKind::StateChanged { role: r(), from: state, to: state },
             EventKind::Elected { role: r(), token, session },
+            EventKind::WaitingForGuard { role: r(), token, lock: String::new(), why: String::new() },
             EventKind::InDoubt { roles: 1 },
             EventKind::Certain { roles: 1 },
             EventKind::Draining { role: r(), token, reason, forced: false },
@@ -312,12 +313,24 @@ mod tests {
     }
 
     #[test]
+    fn a_reader_begins_so_many_events_ago_whatever_comes_meanwhile() {
+        let events = Events::new(100);
+        let (kinds, _) = one_of_each();
+        for kind in kinds.into_iter().take(3) {
+            events.publish_event(&tenure::testing::event("n", kind));
+        }
+        assert_eq!((events.before_recent(3, 2), events.before_recent(3, 100)), (1, 0));
+        // Two came after the reader had looked for the newest.
+        assert_eq!((events.before_recent(1, 1), events.before_recent(1, 100)), (0, 0));
+        assert_eq!(Events::new(1).before_recent(0, 5), 0);
+    }
+
+    #[test]
     fn every_event_is_listed_and_documented_and_every_listed_one_can_be_told() {
         let events = Events::new(100);
         let (kinds, changes) = one_of_each();
         for kind in kinds {
-            let (at, node) = (tenure::Timestamp::from_micros(1), Name::new("n").unwrap());
-            events.publish_event(&Event { sequence: 0, at, lease_nanos: 0, node, kind });
+            events.publish_event(&tenure::testing::event("n", kind));
         }
         changes.iter().for_each(|change| events.publish_change(change));
         let (alert, severity, text) = (Name::new("a").unwrap(), "info", String::new);

@@ -1,6 +1,6 @@
-//! How long roles had no leader, by ends and beginnings that somebody measured.
+//! How long roles had no leader, by ends and beginnings that a node measured.
 //!
-//! As long as this agent looks, it measures itself when a leader gave up: it was gone when nobody was seen to lead. When a
+//! As long as this agent looks, it measures itself when a leader gave up: it was gone when no leader was seen. When a
 //! leader that failed was gone, and what happened while this agent could not look, it takes from the history that the
 //! leaders write.
 
@@ -61,7 +61,7 @@ struct Gap {
     token: Token,
     lease: Duration,
     beat: Option<Instant>,
-    /// Since when nobody was seen to lead.
+    /// Since when no leader was seen.
     vacant: Option<Instant>,
     /// What of this gap is in the total already.
     counted: Duration,
@@ -103,7 +103,7 @@ impl Gaps {
         }
     }
 
-    /// For how long nobody has led this role, all in all.
+    /// For how long this role had no leader, all in all.
     pub(super) fn total(&self, role: &Name) -> Duration {
         self.roles.get(role).map(|gap| gap.total).unwrap_or_default()
     }
@@ -138,11 +138,19 @@ impl Gaps {
 /// Whether a tenure ended for this reason without the doing of its leader, its work or an operator.
 fn is_failure(reason: EndReason) -> bool {
     use EndReason::{
-        ClockFault, Cloned, Disconnected, Expelled, Fault, Forgotten, LeaseExpired, NewerProtocol,
+        ClockFault, Cloned, Disconnected, Expelled, Fault, Forgotten, GuardLost, LeaseExpired, NewerProtocol,
     };
     matches!(
         reason,
-        LeaseExpired | Expelled | Disconnected | Forgotten | Cloned | ClockFault | NewerProtocol | Fault
+        LeaseExpired
+            | Expelled
+            | Disconnected
+            | Forgotten
+            | Cloned
+            | GuardLost
+            | ClockFault
+            | NewerProtocol
+            | Fault
     )
 }
 

@@ -5,6 +5,7 @@
 //!                │
 //!                └──▶ cluster_view (one watch of the store) + events ──▶ http, metrics
 //! ```
+#![allow(missing_docs, reason = "a doc comment says here what a name cannot")]
 
 pub mod alerts;
 pub mod campaign;
@@ -115,7 +116,7 @@ async fn apply(app: &App, config: &Config) -> Result<(), CandidacyError> {
 /// Passes on what the node tells.
 async fn forward_events(app: Arc<App>, mut told: tokio::sync::mpsc::UnboundedReceiver<tenure::Event>) {
     while let Some(event) = told.recv().await {
-        // Roles of Tenure's own are nobody else's business.
+        // Roles of Tenure's own are not shown.
         if event.kind.role().is_some_and(tenure::operator::is_internal) {
             continue;
         }

@@ -1,4 +1,4 @@
-//! Log lines on stderr, written by a thread of their own: whoever does not read them holds up nobody else, least of all
+//! Log lines on stderr, written by a thread of their own: a reader that does not read holds up nothing else, least of all
 //! the election loop, in which most of them arise. What does not fit into the queue is dropped and counted.
 
 use std::io::{self, Write};

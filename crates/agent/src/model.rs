@@ -323,13 +323,13 @@ impl ActionOutcome {
     #[must_use]
     pub fn led_as(self, role: &RoleReport) -> Self {
         let Some(node) = role.leader.clone() else { return self };
-        self.leader(&Leader { node, token: role.token, address: role.address.clone() }, None)
+        self.leader(&Leader::new(node, role.token, role.address.clone()), None)
     }
 
     /// The leader after the action, and the one before.
     #[must_use]
     pub fn leader(self, leader: &Leader, former: Option<&Name>) -> Self {
-        let Leader { node, token, address } = leader;
+        let Leader { node, token, address, .. } = leader;
         let former = former.map(ToString::to_string);
         Self {
             leader: Some(node.to_string()),
@@ -461,22 +461,20 @@ impl RoleStatus {
         let name = |text: &String| Name::new(text).map_err(|error| error.to_string());
         let state = RoleState::ALL.into_iter().find(|state| state.to_string() == self.state);
         let reason = self.reason.clone().and_then(|reason| serde_json::from_value(reason.into()).ok());
-        Ok(RoleReport {
-            role: name(&self.role)?,
-            leader: self.leader.as_ref().map(name).transpose()?,
-            last_leader: self.last_leader.as_ref().map(name).transpose()?,
-            token: Token::new(self.token.unwrap_or_default()),
-            since: self.since.as_deref().and_then(wall),
-            state: state.unwrap_or(RoleState::Unknown),
-            reason,
-            last_beat_ms_ago: self.last_beat_ms_ago,
-            ttl_ms: self.ttl_ms,
-            address: self.address.clone(),
-            candidates: self.candidates.iter().map(name).collect::<Result<_, _>>()?,
-            paused: self.paused.as_ref().map(OperatorNote::order),
-            pinned: self.pinned.as_ref().map(name).transpose()?,
-            transfer: self.transfer.as_ref().map(name).transpose()?,
-        })
+        let token = Token::new(self.token.unwrap_or_default());
+        let mut report = RoleReport::new(name(&self.role)?, token, state.unwrap_or(RoleState::Unknown));
+        report.leader = self.leader.as_ref().map(name).transpose()?;
+        report.last_leader = self.last_leader.as_ref().map(name).transpose()?;
+        report.since = self.since.as_deref().and_then(wall);
+        report.reason = reason;
+        report.last_beat_ms_ago = self.last_beat_ms_ago;
+        report.ttl_ms = self.ttl_ms;
+        report.address = self.address.clone();
+        report.candidates = self.candidates.iter().map(name).collect::<Result<_, _>>()?;
+        report.paused = self.paused.as_ref().map(OperatorNote::order);
+        report.pinned = self.pinned.as_ref().map(name).transpose()?;
+        report.transfer = self.transfer.as_ref().map(name).transpose()?;
+        Ok(report)
     }
 }
 
@@ -486,15 +484,15 @@ impl TenureEntry {
     /// # Errors
     /// If it is not what an agent sends.
     pub fn past(&self) -> Result<TenureRecord, String> {
-        Ok(TenureRecord {
-            token: Token::new(self.token),
-            node: Name::new(&self.node).map_err(|error| error.to_string())?,
-            session: self.session.parse().map_err(|_| "a session has an odd id".to_owned())?,
-            began: wall(&self.began).unwrap_or_default(),
-            ended: self.ended.as_deref().and_then(wall),
-            measured: self.measured.clone().and_then(|measured| serde_json::from_value(measured.into()).ok()),
-            reason: self.reason.clone().and_then(|reason| serde_json::from_value(reason.into()).ok()),
-        })
+        let node = Name::new(&self.node).map_err(|error| error.to_string())?;
+        let session = self.session.parse().map_err(|_| "a session has an invalid id".to_owned())?;
+        let began = wall(&self.began).unwrap_or_default();
+        let mut record = TenureRecord::new(Token::new(self.token), node, session, began);
+        record.ended = self.ended.as_deref().and_then(wall);
+        record.measured =
+            self.measured.clone().and_then(|measured| serde_json::from_value(measured.into()).ok());
+        record.reason = self.reason.clone().and_then(|reason| serde_json::from_value(reason.into()).ok());
+        Ok(record)
     }
 }
 
@@ -512,25 +510,21 @@ impl NodeStatus {
     pub fn report(&self) -> Result<NodeReport, String> {
         let name = |text: &String| Name::new(text).map_err(|error| error.to_string());
         let state = NodeState::ALL.into_iter().find(|state| state.to_string() == self.state);
-        Ok(NodeReport {
-            node: name(&self.node)?,
-            session: self.session.parse().map_err(|_| "a session has an odd id".to_owned())?,
-            state: state.unwrap_or(NodeState::Unknown),
-            roles: self.roles.iter().map(name).collect::<Result<_, _>>()?,
-            candidacies: self
-                .candidacies
-                .iter()
-                .map(|(role, priority)| Ok((name(role)?, *priority)))
-                .collect::<Result<_, String>>()?,
-            labels: self.labels.clone(),
-            host: self.host.clone(),
-            version: self.version.clone(),
-            address: self.address.clone(),
-            since: wall(&self.joined).unwrap_or_default(),
-            last_beat_ms_ago: self.last_beat_ms_ago,
-            ttl_ms: self.ttl_ms,
-            drained: self.drained.as_ref().map(OperatorNote::order),
-        })
+        let session = self.session.parse().map_err(|_| "a session has an invalid id".to_owned())?;
+        let since = wall(&self.joined).unwrap_or_default();
+        let mut report =
+            NodeReport::new(name(&self.node)?, session, state.unwrap_or(NodeState::Unknown), since);
+        report.roles = self.roles.iter().map(name).collect::<Result<_, _>>()?;
+        let candidacies = self.candidacies.iter().map(|(role, priority)| Ok((name(role)?, *priority)));
+        report.candidacies = candidacies.collect::<Result<_, String>>()?;
+        report.labels = self.labels.clone();
+        report.host = self.host.clone();
+        report.version = self.version.clone();
+        report.address = self.address.clone();
+        report.last_beat_ms_ago = self.last_beat_ms_ago;
+        report.ttl_ms = self.ttl_ms;
+        report.drained = self.drained.as_ref().map(OperatorNote::order);
+        Ok(report)
     }
 }
 

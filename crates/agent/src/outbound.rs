@@ -318,7 +318,7 @@ mod tests {
             let guard = Guarded { here: false, link_local: false, look_up };
             let client = bare(false).dns_resolver(Arc::new(guard)).build().unwrap();
             tokio::select! {
-                answer = client.get(&url).send() => Err(why(answer.expect_err("nobody answers"))),
+                answer = client.get(&url).send() => Err(why(answer.expect_err("no server answers"))),
                 called = listener.accept() => Ok(called.is_ok()),
             }
         };

@@ -33,7 +33,7 @@ mod tests {
 
     use super::*;
 
-    /// Whoever owns the file with the tokens decides who may act.
+    /// The owner of the file with the tokens decides which clients may act.
     #[test]
     fn a_secret_that_belongs_to_another_user_is_rejected_even_by_root() {
         let dir = tempfile::tempdir().unwrap();

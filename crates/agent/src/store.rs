@@ -5,14 +5,13 @@
 //! that their liveness lock does not cover the work, and a dead agent is replaced after its lease.
 
 use std::fmt;
-use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Instant;
 
 use async_trait::async_trait;
 use tenure::store::{
-    Entry, Key, Layer, LivenessLock, LivenessLocks, Name, Outcome, Query, SessionId, SharedStore, Store,
-    StoreError, Takeover, Write,
+    Entry, Exchanged, Key, Layer, LivenessLock, LivenessLocks, Name, Outcome, Query, SessionId, SharedStore,
+    Store, StoreError, Takeover, Write,
 };
 
 use super::metrics::StoreMeter;
@@ -30,6 +29,28 @@ impl AgentStore {
     pub fn new(inner: SharedStore, meter: Arc<StoreMeter>) -> Self {
         Self { inner, meter }
     }
+
+    fn read_answered(&self, read: Result<Vec<Entry>, StoreError>) -> Result<Vec<Entry>, StoreError> {
+        self.meter.outcome("read", read.as_ref().err());
+        read
+    }
+
+    fn write_answered(
+        &self,
+        writes: &[Write],
+        began: Instant,
+        written: Result<Vec<Outcome>, StoreError>,
+    ) -> Result<Vec<Outcome>, StoreError> {
+        let failed = written.iter().flatten().find_map(|outcome| match outcome {
+            Outcome::Failed(error) => Some(error),
+            _ => None,
+        });
+        self.meter.outcome("write", written.as_ref().err().or(failed));
+        if writes.iter().any(|write| matches!(write.key, Key::Session(..)) && write.expect.is_some()) {
+            self.meter.beat(began.elapsed(), written.is_ok() && failed.is_none());
+        }
+        written
+    }
 }
 
 impl fmt::Display for AgentStore {
@@ -45,33 +66,20 @@ impl Layer for AgentStore {
     }
 
     async fn read(&self, namespace: &Name, query: &Query) -> Result<Vec<Entry>, StoreError> {
-        let read = self.inner.read(namespace, query).await;
-        self.meter.outcome("read", read.as_ref().err());
-        read
+        self.read_answered(self.inner.read(namespace, query).await)
+    }
+
+    async fn exchange(&self, namespace: &Name, writes: &[Write], query: &Query) -> Exchanged {
+        let began = Instant::now();
+        let Exchanged { written, read } = self.inner.exchange(namespace, writes, query).await;
+        Exchanged { written: self.write_answered(writes, began, written), read: self.read_answered(read) }
     }
 
     async fn write(&self, namespace: &Name, writes: &[Write]) -> Result<Vec<Outcome>, StoreError> {
         let began = Instant::now();
-        let written = self.inner.write(namespace, writes).await;
-        let failed = written.iter().flatten().find_map(|outcome| match outcome {
-            Outcome::Failed(error) => Some(error),
-            _ => None,
-        });
-        self.meter.outcome("write", written.as_ref().err().or(failed));
-        if writes.iter().any(|write| matches!(write.key, Key::Session(..)) && write.expect.is_some()) {
-            self.meter.beat(began.elapsed(), written.is_ok() && failed.is_none());
-        }
-        written
+        self.write_answered(writes, began, self.inner.write(namespace, writes).await)
     }
 
-    fn liveness(&self) -> Option<&dyn LivenessLocks> {
-        Some(self)
-    }
-}
-
-#[async_trait]
-#[deny(clippy::missing_trait_methods)]
-impl LivenessLocks for AgentStore {
     async fn acquire_lock(
         &self,
         namespace: &Name,
@@ -80,21 +88,5 @@ impl LivenessLocks for AgentStore {
     ) -> Result<Option<LivenessLock>, StoreError> {
         let lock = self.inner.liveness().acquire_lock(namespace, session, takeover).await?;
         Ok(lock.map(|lock| LivenessLock { covers_work: false, ..lock }))
-    }
-
-    fn release_lock(&self, namespace: &Name, session: SessionId) {
-        self.inner.liveness().release_lock(namespace, session);
-    }
-
-    fn watch_lock(&self, namespace: &Name, session: SessionId, id: &str, takeover: Takeover) {
-        self.inner.liveness().watch_lock(namespace, session, id, takeover);
-    }
-
-    fn unwatch_lock(&self, namespace: &Name, session: SessionId) {
-        self.inner.liveness().unwatch_lock(namespace, session);
-    }
-
-    fn lock_descriptor(&self, namespace: &Name, session: SessionId) -> Option<OwnedFd> {
-        self.inner.liveness().lock_descriptor(namespace, session)
     }
 }

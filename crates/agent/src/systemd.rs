@@ -22,7 +22,7 @@ impl ServiceManager {
         Self { socket, watchdog: period.filter(|_| ours) }
     }
 
-    /// Says something; a manager that does not listen harms nobody.
+    /// Says something; a manager that does not listen does no harm.
     pub fn notify(&self, state: &str) {
         if let Some((socket, to)) = &self.socket {
             let _ = socket.send_to_addr(state.as_bytes(), to);

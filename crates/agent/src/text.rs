@@ -36,7 +36,7 @@ pub fn json(value: &impl Serialize) -> String {
     out
 }
 
-/// What goes to a terminal, whoever wrote it: lines, tabs and colours, and nothing else that a terminal obeys.
+/// What goes to a terminal, from any source: lines, tabs and colours, and nothing else that a terminal obeys.
 #[must_use]
 pub fn for_terminal(text: &str) -> String {
     let (mut out, mut rest) = (String::with_capacity(text.len()), text);

@@ -11,7 +11,6 @@ use tenure::Timestamp;
 pub struct Stamp(pub Timestamp);
 
 impl Stamp {
-    /// Now.
     #[must_use]
     pub fn now() -> Self {
         let since_1970 = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();

@@ -22,7 +22,7 @@ use tenure_process::{Drains, Outcome, Signals, lease_deadline, supervise};
 
 /// How often a command that is to become ready is asked whether it is.
 const READY_POLL: Duration = Duration::from_millis(200);
-/// A command that may take as long as its role has is killed by whoever counts that.
+/// A command that may take as long as its role has is killed by the part that counts that time.
 const UNTIL_KILLED: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
 /// What a role's leader does beside its schedule. Another plan means: give up, and stand again with that.

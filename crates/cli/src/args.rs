@@ -25,13 +25,17 @@ Exit codes (those of `tenure run` are in its own help):
   1    the answer is no; stderr says why   123  any other failure
   2    usage error";
 
+/// The help of `--store`, with the stores of this build.
+fn store_help() -> String {
+    let shared = tenure::store::BACKENDS.iter().filter(|backend| !backend.in_process);
+    let urls: Vec<&str> = shared.map(|backend| backend.usage).collect();
+    format!("URL of the store: {} [env: TENURE_STORE=] [default: sqlite:]", urls.join(", "))
+}
+
 /// Options of every command.
 #[derive(Debug, Clone, Args)]
 pub struct Common {
-    /// URL of the store: `sqlite:` (a file in your state directory), `sqlite:PATH`, `redis://HOST`,
-    /// `redis+sentinel://HOST,HOST/NAME`, `postgres://HOST/DATABASE`, `mysql://HOST/DATABASE`,
-    /// `etcd://HOST,HOST,HOST`, `kubernetes:NAMESPACE`, or `peers://HOST:PORT,…` (no server at all) [env: TENURE_STORE=]
-    #[arg(long, global = true, value_name = "URL")]
+    #[arg(long, global = true, value_name = "URL", help = store_help())]
     pub store: Option<String>,
     /// The agent to query instead of a store: the path of a socket, or http://ADDRESS:PORT [env: TENURE_AGENT=]
     #[arg(long, global = true, value_name = "ADDRESS", conflicts_with = "store")]
@@ -39,7 +43,7 @@ pub struct Common {
     /// Send `TENURE_AGENT_TOKEN` in clear text to an http:// agent on another host; the network can read it
     #[arg(long, global = true)]
     pub allow_plaintext_token: bool,
-    /// The cluster: two namespaces in one store never touch [default: default]
+    /// Namespace: separates clusters that share a store [default: default]
     #[arg(long, global = true, env = "TENURE_NAMESPACE", value_name = "NAME")]
     pub namespace: Option<Name>,
     /// Output format
@@ -176,10 +180,10 @@ pub enum Names {
 /// Timing options.
 #[derive(Debug, Clone, Default, Args)]
 pub struct TimingArgs {
-    /// Lease duration: a leader that stops renewing is replaced after this time [default: 5s]
+    /// Lease duration: a leader that stops renewing is replaced after this time [default: 5s; object storage 20s]
     #[arg(long, value_parser = duration, value_name = "TIME", env = "TENURE_TTL")]
     pub ttl: Option<Duration>,
-    /// What a dropped store connection means for this node's roles [default: strict]
+    /// When others may take over after this node's store connection drops [default: strict]
     #[arg(long, value_enum, env = "TENURE_TAKEOVER")]
     pub takeover: Option<Takeover>,
     /// With on-disconnect: how long a connection may be down before the roles are free [default: ttl/2]
@@ -219,11 +223,11 @@ impl From<Takeover> for tenure::Takeover {
 }
 
 impl TimingArgs {
-    /// As the library takes it.
+    /// As the library takes it, for nodes on the store that a URL names.
     #[must_use]
-    pub fn settings(&self) -> tenure::TimingSettings {
+    pub fn settings(&self, store: &str) -> tenure::TimingSettings {
         tenure::TimingSettings {
-            ttl: self.ttl,
+            ttl: self.ttl.or_else(|| Some(tenure::store::default_ttl(store))),
             beat: self.beat,
             op_timeout: self.op_timeout,
             stop_grace: self.stop_grace,
@@ -304,6 +308,9 @@ pub struct RunArgs {
     /// Do not hand over to a higher priority before a tenure is this old
     #[arg(long, value_parser = duration, value_name = "TIME", default_value = "0s")]
     pub min_tenure: Duration,
+    /// Hold this lock of another system too while the command runs: kubernetes:NAMESPACE/LEASE or etcd://HOST/ELECTION
+    #[arg(long, value_name = "URL")]
+    pub guard: Option<String>,
     #[command(flatten)]
     /// Timing options.
     pub timing: TimingArgs,
@@ -313,7 +320,7 @@ pub struct RunArgs {
     /// What to do when the command ends by itself
     #[arg(long, value_enum, default_value_t = Restart::Never)]
     pub restart: Restart,
-    /// Wait this long before campaigning again after the command ended [default: ttl]
+    /// Wait this long before campaigning again after the command ended; twice as long after each further failure, up to 1m [default: ttl]
     #[arg(long, value_parser = duration, value_name = "TIME")]
     pub cool_down: Option<Duration>,
     /// Exit if not elected within this time
@@ -718,7 +725,7 @@ pub struct TortureArgs {
     /// Lease duration of the nodes
     #[arg(long, value_parser = duration, value_name = "TIME", default_value = "2s")]
     pub ttl: Duration,
-    /// How much longer than the bound a role may be without a leader; measured stalls are subtracted anyway
+    /// How much longer than the fail-over bound a role may be without a leader, on a busy machine
     #[arg(long, value_parser = duration, value_name = "TIME", default_value = "1s")]
     pub allowance: Duration,
     /// File for the HTML report [default: tenure-torture-SEED.html]
@@ -738,9 +745,10 @@ pub struct TortureArgs {
     pub member: Option<String>,
 }
 
-/// The kinds that `tenure-torture` can start.
+/// The kinds of private servers whose store this binary has.
 pub(crate) fn private_server() -> impl TypedValueParser<Value = &'static PrivateServer> {
-    let kinds = PRIVATE_SERVERS.iter().map(|server| PossibleValue::new(server.name).help(server.about));
+    let kinds = PRIVATE_SERVERS.iter().filter(|server| server.is_in_this_build());
+    let kinds = kinds.map(|server| PossibleValue::new(server.name).help(server.about));
     PossibleValuesParser::new(kinds)
         .map(|name| PrivateServer::find(&name).expect("a possible value is in the table"))
 }

@@ -93,8 +93,9 @@ impl From<tenure::Error> for Exit {
 fn hint(error: &tenure::Error) -> Option<String> {
     Some(match error {
         tenure::Error::NoSuchRole { .. } => "run `tenure status` to list roles".to_owned(),
+        tenure::Error::NoTarget { .. } => "run `tenure nodes` to list nodes".to_owned(),
         tenure::Error::NoSuchTask { .. } => "run `tenure task list` to list tasks".to_owned(),
-        tenure::Error::NobodyLeads(role) | tenure::Error::NobodyTook { role, .. } => {
+        tenure::Error::NoLeader(role) | tenure::Error::NotTaken { role, .. } => {
             format!("run `tenure status {role}` to see its candidates")
         }
         tenure::Error::Paused { role, .. } => format!("run `tenure resume {role}` to end the pause"),

@@ -3,6 +3,7 @@
 //! [`args`] says what can be typed; each verb is a module of its own: [`run`], [`verbs`], [`demo`], [`mod@bench`],
 //! [`torture`]. A verb
 //! returns how the process ends ([`exit`]); what people and scripts read is put together in [`output`].
+#![allow(missing_docs, reason = "a doc comment says here what a name cannot")]
 
 pub mod args;
 pub mod bench;

@@ -27,13 +27,15 @@ use tenure_process::{
 /// # Errors
 /// How the process ends, if it does not end well.
 pub async fn main(common: Common, args: RunArgs) -> Result<Exit, Exit> {
-    let timing = Timing::new(&args.timing.settings()).map_err(tenure::Error::from)?;
+    let settings = args.timing.settings(&common.store_url());
+    let timing = Timing::new(&settings).map_err(tenure::Error::from)?;
     let mut signals = Signals::new().map_err(|error| Exit::Failed(format!("signals: {error}")))?;
     if tenure::store::backend_for_url(&common.store_url()).is_ok_and(|backend| backend.in_process) {
         let why = "cannot use memory: it lives in one process, so every node would lead; name a store that all nodes reach";
         return Err(Exit::Usage(why.to_owned()));
     }
-    process::environment::set(args.pass_env.clone(), Vec::new());
+    let secrets = tenure::store::secret_variables(&common.store_url());
+    process::environment::set(args.pass_env.clone(), secrets.iter().map(ToString::to_string).collect());
     let store = tenure::store::open(&common.store_url())?;
     let guard = launch(&timing).await.map_err(|error| Exit::Failed(error.to_string()))?;
     let name = args.node.as_ref().map_or_else(tenure::default_node_name, ToString::to_string);
@@ -45,7 +47,7 @@ pub async fn main(common: Common, args: RunArgs) -> Result<Exit, Exit> {
         node = node.address(address);
     }
     let give_up = args.wait.map(|wait| Instant::now() + wait);
-    let node = node.timing(args.timing.settings()).drain(args.drain).start_without_waiting()?;
+    let node = node.timing(settings).drain(args.drain).start_without_waiting()?;
     reach_store(&node, &args, &mut signals, give_up).await?;
     let candidate = stand(&node, &args).await?;
     let mut runner = Runner { args, timing, node, candidate, guard, signals, give_up };
@@ -54,19 +56,8 @@ pub async fn main(common: Common, args: RunArgs) -> Result<Exit, Exit> {
     Ok(exit)
 }
 
-/// Launches a watchdog. One that was killed or frozen before it was ready says nothing about the next one.
 async fn launch(timing: &Timing) -> Result<Guard, GuardError> {
-    const TRIES: u32 = 3;
-    let mut tries = 1;
-    loop {
-        match Guard::launch(GuardOptions::new(timing.stop_grace, timing.kill_slack)).await {
-            Err(error) if tries < TRIES => {
-                tracing::warn!(%error, tries, "the watchdog did not start; trying again")
-            }
-            launched => return launched,
-        }
-        tries += 1;
-    }
+    Guard::launch(GuardOptions::new(timing.stop_grace, timing.kill_slack)).await
 }
 
 /// Waits until the store has answered for the first time: for ever, if nothing else was said.
@@ -103,13 +94,16 @@ fn not_elected(args: &RunArgs, why: &str) -> Exit {
 }
 
 async fn stand(node: &Node, args: &RunArgs) -> Result<Candidate, tenure::Error> {
-    let candidacy = node
+    let mut candidacy = node
         .candidate(args.role.as_str())
         .priority(args.priority)
         .preempt(args.preempt)
         .takeover_delay(args.takeover_delay)
         .min_tenure(args.min_tenure)
         .drain(args.drain);
+    if let Some(url) = &args.guard {
+        candidacy = candidacy.guard(tenure::guard::open(url, node.name())?);
+    }
     match args.cool_down {
         Some(cool_down) => candidacy.cool_down(cool_down).await,
         None => candidacy.await,
@@ -175,7 +169,7 @@ impl Runner {
         }
     }
 
-    /// Nobody could stop a command without a watchdog, so that the node stands back until it has one.
+    /// Without a watchdog nothing could stop a command, so the node does not campaign until it has one.
     async fn replace_watchdog(&mut self) -> Result<(), Exit> {
         loop {
             match launch(&self.timing).await {

@@ -59,7 +59,7 @@ fn a_short_demo_ends_well_and_leaves_nothing_behind() {
     assert_eq!(left_behind(temporary.path()), 0);
 }
 
-/// The proof is worth something only if it can fail: here somebody claims to have led all the time.
+/// The proof is worth something only if it can fail: here a node claims to have led all the time.
 #[test]
 fn a_second_leader_would_be_told_with_the_evidence() {
     let temporary = tempfile::tempdir().unwrap();

@@ -4,8 +4,8 @@ use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
-/// Safety is judged to the nanosecond. How long nobody led is not, here: other tests run beside this one, and what a
-/// server waited for before it answered nobody, no thread of the witness could measure.
+/// Safety is judged to the nanosecond. How long no node led is not, here: other tests run beside this one, and what a
+/// server waited for before it answered, no thread of the witness could measure.
 const GENEROUS: &str = "10s";
 
 fn torture(temporary: &Path, args: &[&str]) -> Command {
@@ -35,7 +35,7 @@ fn round_of(store: &str, faults: &str, seed: &str, minutes: &str) -> String {
     let output = torture(temporary.path(), &[&args[..], &["--faults", faults]].concat()).output().unwrap();
     let all = told(&output);
     assert!(output.status.success(), "{all}");
-    assert!(all.contains(&format!("violations: 0; again with --seed {seed}")), "{all}");
+    assert!(all.contains(&format!("violations: 0; repeat with --seed {seed}")), "{all}");
     let page = std::fs::read_to_string(temporary.path().join("page.html")).unwrap();
     assert!(page.contains("<svg") && page.contains("no violation") && !page.contains("http"), "{page}");
     let left = std::fs::read_dir(temporary.path())
@@ -151,7 +151,7 @@ fn what_cannot_be_is_refused() {
     }
 }
 
-/// The proof is worth something only if it can fail: here somebody claims to have led all the time, on a store that is
+/// The proof is worth something only if it can fail: here a node claims to have led all the time, on a store that is
 /// one's own and left alone.
 #[test]
 fn a_second_leader_is_told_with_the_evidence_and_ends_with_1() {
@@ -162,7 +162,7 @@ fn a_second_leader_is_told_with_the_evidence_and_ends_with_1() {
     let mut child =
         torture(temporary.path(), &args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let mut said = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
-    assert!(said.any(|line| line.contains("role-1 node-")), "somebody leads");
+    assert!(said.any(|line| line.contains("role-1 node-")), "a node leads");
     let mut folders = std::fs::read_dir(temporary.path()).unwrap().flatten().map(|entry| entry.path());
     let folder = folders.find(|path| path.is_dir()).unwrap();
     let act = |t: u64| {

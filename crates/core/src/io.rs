@@ -222,6 +222,8 @@ pub enum Output {
         /// The answer names it.
         op: OpId,
         query: Query,
+        /// A write of the same step with which it may share a round trip. Each has its own answer all the same.
+        with: Option<OpId>,
     },
     /// Carry out these writes, each independent of the others, and answer with [`Reply::Written`].
     Write {

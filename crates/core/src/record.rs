@@ -277,6 +277,8 @@ pub enum EndReason {
     Cloned,
     /// The connection by which the store knew this process dropped.
     Disconnected,
+    /// The guard lock, in the protocol of another system, could not be renewed in time, or another program holds it.
+    GuardLost,
     /// The lease clock cannot be trusted.
     ClockFault,
     /// The other nodes speak a newer protocol than this one.
@@ -305,6 +307,7 @@ impl EndReason {
             Self::Forgotten => "forgotten",
             Self::Cloned => "cloned",
             Self::Disconnected => "disconnected",
+            Self::GuardLost => "guard-lost",
             Self::ClockFault => "clock-fault",
             Self::NewerProtocol => "newer-protocol",
             Self::Fault => "fault",

@@ -213,7 +213,6 @@ impl Timing {
     /// What follows from these times.
     #[must_use]
     pub fn bounds(&self) -> Bounds {
-        let per_minute = 60.0 / self.beat.as_secs_f64();
         Bounds {
             crash: self.expulsion_wait(self.ttl) + self.beat + Duration::from_millis(100),
             disconnect: match self.takeover {
@@ -223,7 +222,7 @@ impl Timing {
             in_doubt: self.beat + self.op_timeout,
             cancel: self.validity() - self.stop_grace,
             deadline: self.validity(),
-            operations_per_minute: (2.0 * per_minute).ceil() as u64,
+            operations_per_minute: (60.0 / self.beat.as_secs_f64()).ceil() as u64,
         }
     }
 }
@@ -292,7 +291,7 @@ mod tests {
         assert_eq!((timing.stop_grace, timing.kill_slack), (ms(1000), ms(100)));
         assert_eq!(timing.bounds().cancel, ms(3950));
         assert_eq!(timing.bounds().deadline, ms(4950));
-        assert_eq!(timing.bounds().operations_per_minute, 120);
+        assert_eq!(timing.bounds().operations_per_minute, 60);
     }
 
     #[test]

@@ -23,7 +23,7 @@ fn config() -> ProptestConfig {
     ProptestConfig { cases, failure_persistence: None, ..ProptestConfig::default() }
 }
 
-/// Feeds an engine with what somebody chose, out of what the engine itself has said.
+/// Feeds an engine with what the fuzzer chose, out of what the engine itself has said.
 struct Feeder {
     engine: Engine,
     now: Now,
@@ -240,7 +240,7 @@ impl Feeder {
 
     fn hear(&mut self, output: Output) {
         match output {
-            Output::Read { op, query } => self.asked.push((op, Asked::Read(query))),
+            Output::Read { op, query, .. } => self.asked.push((op, Asked::Read(query))),
             Output::Write { op, writes } => {
                 for write in &writes {
                     self.versions.extend(write.put.as_ref().map(|(version, _)| *version));
@@ -318,7 +318,7 @@ fn an_engine_takes_the_corpus() {
     }
 }
 
-/// Found by torture: somebody wrote the last of all tokens, and the loop panicked for ever.
+/// Found by torture: another program wrote the last of all tokens, and the loop panicked for ever.
 #[test]
 fn the_last_of_all_tokens_is_left_alone() {
     for last in [Token::MAX, Token::new(u64::MAX)] {
@@ -346,7 +346,7 @@ fn the_last_of_all_tokens_is_left_alone() {
             let mut inputs = Vec::new();
             for output in outputs.drain(..) {
                 match output {
-                    Output::Read { op, query } => {
+                    Output::Read { op, query, .. } => {
                         let roles = query.keys.iter().filter(|key| key.kind() == Kind::Role);
                         let value = Record::Role(record.clone());
                         let entry = |key: &Key| Entry {
@@ -359,7 +359,7 @@ fn the_last_of_all_tokens_is_left_alone() {
                     Output::Write { op, writes } => {
                         assert!(
                             writes.iter().all(|write| write.key.kind() != Kind::Role),
-                            "nobody may claim it"
+                            "no node may claim it"
                         );
                         let applied = writes.iter().map(|_| Outcome::Applied).collect();
                         inputs.push(Input::Replied { op, reply: Reply::Written(applied) });

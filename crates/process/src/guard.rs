@@ -70,11 +70,21 @@ pub struct Guard {
 }
 
 impl Guard {
-    /// Launches a watchdog; done before the election, so that being elected costs one fork.
+    /// Launches a watchdog; done before the election, so that being elected costs one fork. One that was killed or frozen
+    /// before it was ready says nothing about the next one: another is launched, up to twice.
     ///
     /// # Errors
     /// If the process cannot be started or does not answer.
     pub async fn launch(options: GuardOptions) -> Result<Self, GuardError> {
+        for _ in 0..2 {
+            if let Ok(launched) = Self::try_launch(options.clone()).await {
+                return Ok(launched);
+            }
+        }
+        Self::try_launch(options).await
+    }
+
+    async fn try_launch(options: GuardOptions) -> Result<Self, GuardError> {
         let (handle, ready) = GuardThread::launch(options).map_err(GuardError::Launch)?;
         let watchdog = ready.await.map_err(|_| GuardError::Lost)??;
         Ok(Self { handle, watchdog })

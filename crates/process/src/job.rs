@@ -103,7 +103,7 @@ impl Job {
     }
 
     /// The signal that stopped the child since the last look, if one did. The terminal goes back to its owner: a stopped
-    /// group in front would leave it to nobody.
+    /// group in front would leave it without a foreground group.
     pub(crate) fn stopped(&mut self, terminal: &OwnedFd) -> Option<i32> {
         let look = WaitIdOptions::STOPPED | WaitIdOptions::NOHANG;
         let signal = waitid(WaitId::Pid(self.leader), look).ok()??.stopping_signal()?;

@@ -250,7 +250,11 @@ mod tests {
         assert!(there.fill().unwrap());
         assert!(matches!(there.next::<ToWatchdog>().unwrap(), Some(ToWatchdog::Unlock)));
         drop(here);
-        assert!(!there.fill().unwrap());
+        // A process that another test forks has a copy of it until it executes its program.
+        while there.fill().unwrap() {
+            let mut readable = [PollFd::new(&there.socket, PollFlags::IN)];
+            poll(&mut readable, None).unwrap();
+        }
     }
 
     #[test]

@@ -20,7 +20,9 @@ pub(crate) fn aim(settings: &mut SimSettings, mutant: Mutant, base: Instant) {
     match mutant {
         Mutant::QuarantineSkipped | Mutant::NoTokenFloor => forgetting(settings),
         Mutant::CloneUnnoticed => {
-            only(settings, LivenessLockKind::None, &[(Fault::Clone, 3), (Fault::Crash, 1)])
+            settings.class = Class::C;
+            let faults = [(Fault::Clone, 6), (Fault::LostWrite, 1), (Fault::Crash, 2)];
+            only(settings, LivenessLockKind::None, &faults);
         }
         Mutant::ElectorDeathIsWorkDeath => only(settings, LivenessLockKind::Death, &[(Fault::Crash, 1)]),
         Mutant::AnyLivenessLock => only(settings, LivenessLockKind::Death, &[(Fault::FalseEvidence, 1)]),
@@ -177,6 +179,7 @@ fn losing(settings: &mut SimSettings, mutant: Mutant, base: Instant) {
         Mutant::StrayForgotten => {
             settings.user_weights = [4, 2, 1, 0, 0];
             settings.reports_losses = false;
+            add(settings, &[(Fault::Rollback, 0), (Fault::LostWrite, 20)]);
         }
         Mutant::TokensOutrunClocks => {
             settings.bad_clocks = true;
@@ -184,7 +187,10 @@ fn losing(settings: &mut SimSettings, mutant: Mutant, base: Instant) {
             settings.fault_every = Some(6 * base);
         }
         Mutant::WeakeningIgnored => (settings.class, settings.weakens) = (Class::B, true),
-        Mutant::HighestStandsStill => settings.wrong_clocks = true,
+        Mutant::HighestStandsStill => {
+            settings.wrong_clocks = true;
+            add(settings, &[(Fault::WallClockJump, 5)]);
+        }
         Mutant::AsksTooEarly => add(settings, &[(Fault::Crash, 20)]),
         Mutant::HandsOverTooEarly => settings.operator_every = Some(base / 10),
         _ => {}

@@ -22,7 +22,6 @@ pub enum Fault {
     Disconnect,
     /// A clock changes its rate, within its bound.
     ClockDrift,
-    /// A wall clock jumps.
     WallClockJump,
     /// A node says that its lease clock cannot be trusted.
     ClockFault,

@@ -44,7 +44,7 @@ impl LockTable {
         self.held.iter().filter(|(_, held)| held.by == pid && !held.released).map(|(id, _)| *id).collect()
     }
 
-    /// Somebody wants to know.
+    /// A watch of the lock begins.
     pub fn watch(&mut self, session: SessionId, pid: Pid) {
         let watching = self.watching.entry(session).or_default();
         if !watching.contains(&pid) {
@@ -52,7 +52,7 @@ impl LockTable {
         }
     }
 
-    /// Somebody does not want to know any more.
+    /// A watch of the lock ends.
     pub fn unwatch(&mut self, session: SessionId, pid: Pid) {
         if let Some(watching) = self.watching.get_mut(&session) {
             watching.retain(|other| *other != pid);

@@ -64,7 +64,6 @@ pub enum WorkKind {
 /// Who outside the store can tell of a death.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LivenessLockKind {
-    /// None.
     None,
     /// The kernel of the same host.
     Death,

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
-use tenure_core::engine::AUDITED_PER_POLL;
+use tenure_core::engine::{AUDITED_PER_POLL, Class};
 use tenure_core::record::SessionState;
 use tenure_core::{Key, Name, Record, SessionId, Time, Timing, Token};
 
@@ -14,7 +14,6 @@ use crate::store::Store;
 use crate::swarm::{NodeSettings, SimSettings, WorkKind};
 use crate::work::{Work, Works};
 
-/// The state of a world.
 #[derive(Debug, Clone)]
 pub struct WorldState {
     pub settings: SimSettings,
@@ -69,10 +68,11 @@ impl WorldState {
     }
 
     fn is_fresh_twin(&self, pid: Pid) -> bool {
-        // One lease until the twin whose beats are refused is out, and as long until the other has read every
+        // One lease until the twin whose beats are refused is out, and as long for each poll until the other has read every
         // role that it may have lost.
         let ttl = self.node(pid).timing.ttl.as_nanos() as Instant;
-        let grace = (2 + self.settings.roles.len() as Instant) * ttl;
+        let audited = if self.settings.class == Class::C { AUDITED_PER_POLL } else { 1 };
+        let grace = (2 + self.settings.roles.len().div_ceil(audited) as Instant) * ttl;
         self.processes[pid].twin.is_some_and(|(_, since)| self.now <= since + grace)
     }
 

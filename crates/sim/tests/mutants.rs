@@ -24,7 +24,7 @@ fn every_mutant_is_caught() {
 }
 
 /// Broken rules are found early; most of them lead to harm, which is shown here: two leaders, two workers, tokens that
-/// do not rise, roles that nobody leads any more. The others are left out: what breaks in them is only the rule itself (a
+/// do not rise, roles that no node leads any more. The others are left out: what breaks in them is only the rule itself (a
 /// leader felled by a request that was not for it, or back at once after an operator moved it, or for a node that cannot lead yet, one elected in spite of a pause, reads
 /// without end, work that acts on for a moment after its lease), or it takes a second fault, or a second loss, to do harm (an id opened twice, an expired session left open,
 /// a beat after the work was told to stop, a longest lease that is said to be shorter than it is), or two claims within

@@ -169,10 +169,10 @@ fn register_of_the_role(s: &Script) -> (Key, Version, record::Role) {
     s.registers.iter().find_map(role).expect("the register of the role")
 }
 
-/// Anybody may notify. A forged record under the real version would pass the compare-and-set: a leader was deposed, and a
+/// Every login may notify. A forged record under the real version would pass the compare-and-set: a leader was deposed, and a
 /// forged token made a role unusable for ever.
 #[test]
-fn a_hint_that_says_vacant_deposes_nobody_and_raises_no_token() {
+fn a_hint_that_says_vacant_deposes_no_leader_and_raises_no_token() {
     sound_and(Mutant::HintBelieved, |mutant| {
         let mut s = Script::led_by_a(mutant);
         let (key, version, record) = register_of_the_role(&s);
@@ -244,7 +244,7 @@ fn the_ttl_in_the_record_rules() {
     });
 }
 
-/// Rule 5: a resignation that got lost is sent again until it is seen done; otherwise nobody ever leads.
+/// Rule 5: a resignation that got lost is sent again until it is seen done; otherwise no node ever leads.
 #[test]
 fn a_lost_resignation_orphans_nothing() {
     let mut s = Script::led_by_a(None);
@@ -285,7 +285,7 @@ fn absent_is_not_over() {
     });
 }
 
-/// Rule 3: a session that somebody deleted by hand, on a store that never forgets. Its owner cannot know, and counts on it.
+/// Rule 3: a session that a person deleted by hand, on a store that never forgets. Its owner cannot know, and counts on it.
 #[test]
 fn a_session_deleted_by_hand_lasts_as_long_as_its_lease() {
     sound_and(Mutant::AbsentIsOver, |mutant| {
@@ -301,7 +301,7 @@ fn a_session_deleted_by_hand_lasts_as_long_as_its_lease() {
     });
 }
 
-/// Rule 7: a role deleted by force, on a store that never forgets. Whoever has seen it knows that something is wrong.
+/// Rule 7: a role deleted by force, on a store that never forgets. A node that has seen it knows that something is wrong.
 #[test]
 fn a_role_deleted_by_force_is_not_taken_for_a_new_one() {
     sound_and(Mutant::QuarantineSkipped, |mutant| {
@@ -336,9 +336,9 @@ fn an_expulsion_that_meets_a_beat_changes_nothing() {
     });
 }
 
-/// Rule 2: an opening that is not acknowledged abandons the id; applied late, it is nobody's.
+/// Rule 2: an opening that is not acknowledged abandons the id; applied late, it is without an owner.
 #[test]
-fn a_late_opening_is_nobodys() {
+fn a_late_opening_has_no_owner() {
     sound_and(Mutant::OpeningSentTwice, |mutant| {
         let mut s = Script::led_by_a(mutant);
         s.plan(A, MessageKind::Open, MessageFate::HoldRequest);
@@ -370,8 +370,7 @@ fn a_clone_ends_at_its_next_beat() {
     for mutant in [Mutant::CloneUnnoticed, Mutant::UnconditionalRenew] {
         sound_and(mutant, |mutant| {
             let mut s = Script::led_by_a(mutant);
-            let twin = s.engines[A].clone();
-            s.engines.push(twin);
+            s.clone_of(A);
             s.wait(2.5);
             let leaders = s.leaders().len();
             s.wait(10.0);
@@ -433,7 +432,7 @@ fn dropped(session: SessionId) -> Input {
 }
 
 /// On disconnect the connection may be gone while its owner still beats, on another one: without the proof in the beat
-/// the owner goes on, and whoever saw the drop does not wait for it.
+/// the owner goes on, and a node that saw the drop does not wait for it.
 #[test]
 fn a_beat_proves_its_connection() {
     sound_and(Mutant::BeatUnproven, |mutant| {
@@ -466,7 +465,7 @@ fn a_dropped_connection_counts_after_its_grace() {
 }
 
 /// The owner whose connection dropped, and that reaches the store, tells its work to stop at once, closes the session when
-/// it has, and stands again: nobody waits for any lease.
+/// it has, and stands again: no node waits for any lease.
 #[test]
 fn an_owner_that_lost_its_connection_begins_anew() {
     let mut s = Script::led(None, [Duration::from_secs(5); 2], Class::B, link());
@@ -554,7 +553,7 @@ fn ask(s: &mut Script, of: usize, to: Option<&str>) {
     control(s, RoleControl { request: Some(request), ..RoleControl::default() });
 }
 
-/// A leader that an operator asks to step down leaves the role alone for its cool-down, also if nobody else stands for it.
+/// A leader that an operator asks to step down leaves the role alone for its cool-down, also if no other node stands for it.
 #[test]
 fn a_leader_that_steps_down_stands_back_for_its_cool_down() {
     let mut s = Script::led_by_a(None);
@@ -629,7 +628,7 @@ fn a_node_deleted_by_hand_is_written_again() {
     assert!(s.leaders() == [A] && s.token(A) == token);
 }
 
-/// Rule 7: a store that forgot everything is not taken for a new one: nobody claims before the longest lease is over.
+/// Rule 7: a store that forgot everything is not taken for a new one: no node claims before the longest lease is over.
 #[test]
 fn a_store_that_forgets_is_quarantined() {
     sound_and(Mutant::QuarantineSkipped, |mutant| {
@@ -661,7 +660,7 @@ fn tokens_rise_after_forgetting() {
 }
 
 /// Rule 7: when wall clocks that were ahead are put right, they are a floor no more. The highest token that was seen goes on
-/// by itself, so that a tenure that the store forgot is not given its number again by somebody who never saw it.
+/// by itself, so that a tenure that the store forgot is not given its number again by a node that never saw it.
 #[test]
 fn tokens_rise_after_clocks_were_set_back_and_the_store_forgot() {
     for wrong in [Mutant::NoTokenFloor, Mutant::HighestStandsStill] {
@@ -714,7 +713,7 @@ fn the_defaults_are_those_of_the_design() {
 /// Rule 3: a session that never came to life was closed, and its register tidied away, before its opening arrived. No node counts
 /// on the session that the opening makes: it is expelled as any silent one, and nothing else happens.
 #[test]
-fn an_opening_that_comes_after_its_closing_was_tidied_away_harms_nobody() {
+fn an_opening_that_comes_after_its_closing_was_tidied_away_does_no_harm() {
     let mut s = Script::led_by_a(None);
     let token = s.token(A);
     let sessions = |s: &Script| s.registers.keys().filter(|key| key.kind() == Kind::Session).count();

@@ -16,7 +16,7 @@ fn worlds_that_are_always_the_same() {
 }
 
 #[test]
-fn worlds_that_nobody_has_seen() {
+fn worlds_that_are_new() {
     judge(&runner::simulate(Family::Any, fresh(FRESH), None));
 }
 

@@ -48,6 +48,12 @@ impl StoreError {
         Self { fate: Fate::Severed, ..Self::unknown(store, message) }
     }
 
+    /// Only looking was tried, or it was proven before: nothing happened, nor will.
+    #[must_use]
+    pub fn only_looked(self) -> Self {
+        Self { fate: Fate::NotApplied, ..self }
+    }
+
     /// Trying again will not help until a person has done something.
     #[must_use]
     pub fn permanent(mut self) -> Self {

@@ -3,8 +3,8 @@
 //! Safety is argued once, above this line, and not once per database: whatever keeps the clauses of [`Store`] can
 //! carry elections. [`mod@conformance`] (a feature) has one test for each clause, for stores of your own too.
 //!
-//! A store depends on this crate alone: the contract is [`Store`], [`kit`] has what stores of servers have
-//! in common, and [`Backend`] makes a store known by its URL.
+//! A store depends on this crate, and on `tenure-core` for names, tokens and records: the contract is [`Store`], [`kit`] has what
+//! stores of servers have in common, and [`Backend`] makes a store known by its URL.
 //!
 //! It runs on Linux, as all of Tenure does.
 
@@ -13,6 +13,7 @@ mod backend;
 pub mod conformance;
 pub mod entropy;
 mod error;
+mod guard;
 pub mod kit;
 mod layer;
 mod liveness;
@@ -21,8 +22,9 @@ mod memory;
 pub mod trust;
 mod value;
 
-pub use backend::{Backend, Mode, Opening, SetupRequest};
+pub use backend::{Backend, Mode, Opening, ReadUrl, ServersInUrl, SetupRequest};
 pub use error::{Retry, StoreError, with_causes};
+pub use guard::{GuardBackend, GuardLock, Hold, OpenedGuardLock, SharedGuardLock};
 pub use kit::rules::{MAX_BATCH, MAX_VALUE};
 pub use layer::Layer;
 pub use liveness::LivenessLocks;
@@ -34,6 +36,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use futures_util::future::join;
 use futures_util::stream::BoxStream;
 pub use tenure_core::engine::Class;
 pub use tenure_core::record::LivenessLock;
@@ -55,10 +58,35 @@ pub enum Outcome {
     Failed(StoreError),
 }
 
+/// What [`Store::exchange`] came to: each part as if it had been asked for alone.
+#[derive(Debug)]
+#[allow(missing_docs, reason = "fields are named after what they hold")]
+pub struct Exchanged {
+    pub written: Result<Vec<Outcome>, StoreError>,
+    pub read: Result<Vec<Entry>, StoreError>,
+}
+
+impl Exchanged {
+    /// Two operations at once.
+    pub async fn of_two(
+        write: impl Future<Output = Result<Vec<Outcome>, StoreError>>,
+        read: impl Future<Output = Result<Vec<Entry>, StoreError>>,
+    ) -> Self {
+        let (written, read) = join(write, read).await;
+        Self { written, read }
+    }
+
+    /// Both parts failed in the same way.
+    #[must_use]
+    pub fn failed(error: &StoreError) -> Self {
+        Self { written: Err(error.clone()), read: Err(error.clone()) }
+    }
+}
+
 /// What a store tells without being asked.
 #[derive(Debug, Clone)]
 pub enum Signal {
-    /// A register may have changed: read it. May be late, doubled, lost, or forged by anybody who reaches the channel; so it
+    /// A register may have changed: read it. May be late, doubled, lost, or forged by any login that reaches the channel; so it
     /// says which register, and never what it holds.
     Changed(Key),
     /// Signals may have been missed.
@@ -73,6 +101,7 @@ pub enum Signal {
 
 /// What a store is, as it sees itself now.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Description {
     /// What it can promise about acknowledged writes.
     pub class: Class,
@@ -90,6 +119,22 @@ pub struct Description {
     pub file: Option<PathBuf>,
     /// What is wrong with it, or weaker than it could be, each with what to do about it.
     pub remarks: Vec<String>,
+}
+
+impl Description {
+    /// A store that notifies no other node, has no liveness locks, is in no file, and of which there is nothing to remark.
+    pub fn new(class: Class, identity: impl Into<String>, about: impl Into<String>) -> Self {
+        Self {
+            class,
+            identity: identity.into(),
+            about: about.into(),
+            notifies: false,
+            process_liveness_locks: false,
+            connection_liveness_locks: false,
+            file: None,
+            remarks: Vec::new(),
+        }
+    }
 }
 
 /// Linearizable compare-and-set registers, kept outside this process.
@@ -145,6 +190,13 @@ pub struct Description {
 ///   room for them; the store's page says how many. What is larger MUST be carried out too, or refused with
 ///   [`Fate::NotApplied`].
 ///
+/// Exchanges
+/// - **X1** Each part of [`Store::exchange`] has the outcome that it would have alone, by clauses R and W: what becomes of the
+///   writes, a conflict or a refusal, MUST NOT change what the read returns, and an empty part is no error. An error MAY be that
+///   of both parts.
+/// - **X2** The read MUST show what was there at some moment after the exchange was asked for. It MAY show the registers that the
+///   exchange writes as they were before, or as they are after.
+///
 /// Failure
 /// - **F1** An error MUST carry [`Fate::Unknown`] unless it is proven that the write neither happened nor will.
 /// - **F2** After [`Fate::NotApplied`] the write MUST NOT take effect later.
@@ -161,7 +213,7 @@ pub struct Description {
 ///   a watch MAY also signal this store's own writes. A write with `notify: false` MUST NOT cause a signal.
 /// - **S2** A watch that may have missed signals MUST say [`Signal::Resync`]. A message that this store cannot have written
 ///   MUST NOT cause more than that, and SHOULD cause nothing; [`Signal::Forgot`], [`Signal::UnknownLease`] and [`Signal::Evidence`] MUST NOT follow
-///   from what anybody else can send.
+///   from what another login can send.
 /// - **S3** Signals MUST NOT cross namespaces.
 ///
 /// Namespaces
@@ -174,6 +226,12 @@ pub trait Store: fmt::Debug + fmt::Display + Send + Sync + 'static {
 
     /// Carries out some writes, each independent of the others.
     async fn write(&self, namespace: &Name, writes: &[Write]) -> Result<Vec<Outcome>, StoreError>;
+
+    /// Carries out some writes, and reads: a beat and the poll that goes with it. A store that can do so in one round trip should;
+    /// this default sends both at once.
+    async fn exchange(&self, namespace: &Name, writes: &[Write], query: &Query) -> Exchanged {
+        Exchanged::of_two(self.write(namespace, writes), self.read(namespace, query)).await
+    }
 
     /// Tells of changes, and of evidence, from the moment of this call until it is dropped.
     fn watch(&self, namespace: &Name) -> BoxStream<'static, Signal>;

@@ -98,19 +98,12 @@ fn disconnected(life: u128, session: SessionId) -> Signal {
 
 impl Memory {
     /// `memory:` and `memory:NAME`: registers in this process, which last as long as it; the same name gives the same ones.
-    pub const BACKEND: Backend = Backend {
-        name: STORE,
-        product: "this process alone",
-        schemes: &["memory"],
-        usage: "memory: and memory:NAME",
-        in_process: true,
-        native_notifications: true,
-        setup: None,
-        read: |url, _| {
+    pub const BACKEND: Backend =
+        Backend::new(STORE, "this process alone", &["memory"], "memory: and memory:NAME", |url, _| {
             let name = url.to_owned();
             Ok(Opening::new(move || Ok(Arc::new(Self::named(&name)))))
-        },
-    };
+        })
+        .in_process();
 
     fn named(name: &str) -> Self {
         static NAMED: Mutex<BTreeMap<String, Memory>> = Mutex::new(BTreeMap::new());
@@ -271,16 +264,15 @@ impl Store for Memory {
         if self.begin().await?.is_some() {
             return Err(lost());
         }
-        Ok(Description {
-            class: Class::B,
-            identity: format!("memory:{:032x}", lock(&self.shared.state).life),
-            about: self.to_string(),
-            notifies: true,
-            process_liveness_locks: false,
-            connection_liveness_locks: true,
-            file: None,
-            remarks: vec!["it ends with this process: other processes cannot take part".to_owned()],
-        })
+        let mut described = Description::new(
+            Class::B,
+            format!("memory:{:032x}", lock(&self.shared.state).life),
+            self.to_string(),
+        );
+        described.notifies = true;
+        described.connection_liveness_locks = true;
+        described.remarks = vec!["it ends with this process: other processes cannot take part".to_owned()];
+        Ok(described)
     }
 
     async fn close(&self) {

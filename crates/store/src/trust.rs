@@ -1,5 +1,5 @@
-//! Files that decide what this process does, or that hold a secret: they must belong to this user or to root, and nobody
-//! else may change them, or read the secret.
+//! Files that decide what this process does, or that hold a secret: they must belong to this user or to root, and no
+//! other user may change them, or read the secret.
 
 use std::fs::{self, File, Metadata};
 use std::io::Read as _;

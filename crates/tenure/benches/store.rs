@@ -119,7 +119,7 @@ fn raw_signals(path: &Path, rounds: u64) -> Histogram<u64> {
                     break;
                 }
             }
-            seen.send(Instant::now()).expect("somebody waits");
+            seen.send(Instant::now()).expect("the receiver waits");
         }
     });
     for round in 0..rounds {

@@ -40,6 +40,7 @@ pub(crate) struct CandidateShared {
     pub(crate) slot: Arc<RoleSlot>,
     commands: mpsc::UnboundedSender<Command>,
     candidacy: std::sync::Mutex<Candidacy>,
+    backoff: std::sync::Mutex<FailureBackoff>,
     drain: Duration,
     kill_slack: Duration,
 }
@@ -60,7 +61,8 @@ impl CandidateShared {
         kill_slack: Duration,
     ) -> Arc<Self> {
         slot.candidates.fetch_add(1, Ordering::AcqRel);
-        let shared = Self { slot, commands, candidacy: std::sync::Mutex::new(candidacy), drain, kill_slack };
+        let (candidacy, backoff) = (std::sync::Mutex::new(candidacy), Default::default());
+        let shared = Self { slot, commands, candidacy, backoff, drain, kill_slack };
         shared.announce();
         Arc::new(shared)
     }
@@ -74,6 +76,43 @@ impl CandidateShared {
     pub(crate) fn change(&self, change: impl FnOnce(&mut Candidacy)) {
         change(&mut self.candidacy.lock().unwrap_or_else(std::sync::PoisonError::into_inner));
         self.announce();
+    }
+
+    /// Calls `give_up`, which gives the role up because its work failed after this time, under a cool-down that grows with
+    /// each failure in a row.
+    pub(crate) fn give_up_failed(&self, lasted: Duration, give_up: impl FnOnce()) {
+        let lock = || self.candidacy.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let cool_down = lock().cool_down;
+        let mut backoff = self.backoff.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let pause = backoff.next(cool_down, lasted);
+        drop(backoff);
+        if pause == cool_down {
+            return give_up();
+        }
+        tracing::warn!(role = %self.slot.role, pause = ?pause, "the work keeps failing; this node waits longer before it claims the role again");
+        self.change(|candidacy| candidacy.cool_down = pause);
+        give_up();
+        // What an operator asks for is answered with the cool-down that was configured.
+        self.change(|candidacy| candidacy.cool_down = cool_down);
+    }
+}
+
+/// How long a node stands back from a role whose work failed: for its cool-down, and twice as long after each failure that
+/// comes sooner than the node had waited before it. Work that lasted as long as that begins anew.
+#[derive(Debug, Default)]
+struct FailureBackoff {
+    last: Option<Duration>,
+}
+
+impl FailureBackoff {
+    /// The longest pause, unless the cool-down is longer.
+    const LONGEST: Duration = Duration::from_secs(60);
+
+    fn next(&mut self, cool_down: Duration, lasted: Duration) -> Duration {
+        let doubled = |last: Duration| last.saturating_mul(2).min(Self::LONGEST).max(cool_down);
+        let pause = self.last.filter(|last| lasted < *last).map_or(cool_down, doubled);
+        self.last = Some(pause);
+        pause
     }
 }
 
@@ -224,5 +263,24 @@ impl Observer {
     #[must_use]
     pub fn role(&self) -> &Name {
         &self.observation.slot.role
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_grow_up_to_a_minute_and_begin_anew_after_work_that_lasted() {
+        let (mut backoff, second) = (FailureBackoff::default(), Duration::from_secs);
+        let mut after =
+            |cool_down: u64, lasted: u64| backoff.next(second(cool_down), second(lasted)).as_secs();
+        let failing: Vec<u64> = (0..6).map(|_| after(5, 1)).collect();
+        assert_eq!(failing, [5, 10, 20, 40, 60, 60]);
+        assert_eq!(after(5, 59), 60, "it had waited for longer than the work lasted");
+        assert_eq!(after(5, 60), 5, "as long as it had waited");
+        assert_eq!(after(5, 1), 10);
+        assert_eq!([after(300, 1), after(300, 1)], [300, 300], "a cool-down that is longer stays as it is");
+        assert_eq!([after(0, 301), after(0, 0)], [0, 0], "and so does none");
     }
 }

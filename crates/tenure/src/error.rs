@@ -8,6 +8,7 @@ use crate::store::StoreError;
 /// An error of this crate.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
+#[allow(missing_docs, reason = "fields are named after what they hold")]
 pub enum Error {
     /// A name does not follow the grammar.
     #[error(transparent)]
@@ -26,27 +27,16 @@ pub enum Error {
     Signals(std::io::Error),
     /// The namespace has no such role.
     #[error("role \"{role}\" not found in namespace \"{namespace}\"")]
-    NoSuchRole {
-        /// The role.
-        role: Name,
-        /// The namespace.
-        namespace: Name,
-    },
+    NoSuchRole { role: Name, namespace: Name },
     /// The namespace has no such task.
     #[error("task \"{task}\" not found in namespace \"{namespace}\"")]
-    NoSuchTask {
-        /// The task.
-        task: Name,
-        /// The namespace.
-        namespace: Name,
-    },
+    NoSuchTask { task: Name, namespace: Name },
     /// A role without a leader cannot be handed over.
     #[error("cannot hand {0} over: it has no leader")]
-    NobodyLeads(Name),
+    NoLeader(Name),
     /// A role that is paused has no leader on purpose.
     #[error("{role} is paused by {by}")]
     Paused {
-        /// The role.
         role: Name,
         /// The operator that paused it.
         by: String,
@@ -54,61 +44,27 @@ pub enum Error {
     /// A role that is in use cannot be forgotten.
     #[error("cannot forget {role}: {node} leads it or is a candidate for it; stop that node first")]
     InUse {
-        /// The role.
         role: Name,
         /// Its leader or a candidate.
         node: Name,
     },
     /// The target of a transfer cannot lead.
     #[error("{node} cannot take {role}: {why}")]
-    NoTarget {
-        /// The role.
-        role: Name,
-        /// The node.
-        node: Name,
-        /// The reason.
-        why: String,
-    },
+    NoTarget { role: Name, node: Name, why: String },
     /// The leader did not give the role up in time; the request was withdrawn.
     #[error("{leader} has not given {role} up within {waited:?}; the request was withdrawn")]
-    NotHandedOver {
-        /// The role.
-        role: Name,
-        /// The leader.
-        leader: Name,
-        /// How long the operator waited.
-        waited: std::time::Duration,
-    },
-    /// The leader agreed, and its work is still winding down.
+    NotHandedOver { role: Name, leader: Name, waited: std::time::Duration },
+    /// The leader agreed, and its work has not stopped yet.
     #[error(
-        "{leader} is still winding its work on {role} down after {waited:?}; the role is free when that is done"
+        "{leader} is still stopping its work on {role} after {waited:?}; the role is vacant when it has stopped"
     )]
-    WindingDown {
-        /// The role.
-        role: Name,
-        /// The leader.
-        leader: Name,
-        /// How long the operator waited.
-        waited: std::time::Duration,
-    },
+    StillStopping { role: Name, leader: Name, waited: std::time::Duration },
     /// The leader gave the role up, and no node took it.
     #[error("{role} was given up, and no candidate has taken it within {waited:?}")]
-    NobodyTook {
-        /// The role.
-        role: Name,
-        /// How long the operator waited.
-        waited: std::time::Duration,
-    },
+    NotTaken { role: Name, waited: std::time::Duration },
     /// Another node than the target leads now.
     #[error("{leader} leads {role} now, not {wanted}")]
-    OutrunBy {
-        /// The role.
-        role: Name,
-        /// The leader.
-        leader: Name,
-        /// The target.
-        wanted: Name,
-    },
+    OtherLeader { role: Name, leader: Name, wanted: Name },
     /// Other writers kept changing the same register.
     #[error("{0} is being changed by others at the same time; try again")]
     Contended(String),

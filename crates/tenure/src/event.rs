@@ -9,6 +9,8 @@ use crate::{Name, SessionId, Token};
 
 /// Something that happened on this node. Events are numbered without gaps, in the order in which they happened.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+#[allow(missing_docs, reason = "fields are named after what they hold")]
 pub struct Event {
     /// Rises by one with each event of this node's process.
     pub sequence: u64,
@@ -16,9 +18,7 @@ pub struct Event {
     pub at: Timestamp,
     /// The time by this node's lease clock, in nanoseconds: only to be compared with other events of this node.
     pub lease_nanos: u64,
-    /// The node.
     pub node: Name,
-    /// The kind of event, with its fields.
     #[serde(flatten)]
     pub kind: EventKind,
 }
@@ -27,26 +27,32 @@ pub struct Event {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(tag = "event", rename_all = "kebab-case")]
 #[non_exhaustive]
+#[allow(missing_docs, reason = "fields are named after what they hold")]
 pub enum EventKind {
     /// This node's part in a role has changed.
     StateChanged {
-        /// The role.
         role: Name,
-        /// The former state.
         #[serde(serialize_with = "serialize_kebab")]
         from: State,
-        /// The new state.
         #[serde(serialize_with = "serialize_kebab")]
         to: State,
     },
     /// This node leads the role.
     Elected {
+        role: Name,
+        token: Token,
+        session: SessionId,
+    },
+    /// This node was elected, and waits for the guard lock of the role before it leads.
+    WaitingForGuard {
         /// The role.
         role: Name,
         /// The token of the tenure.
         token: Token,
-        /// The session.
-        session: SessionId,
+        /// The guard lock.
+        lock: String,
+        /// Which program holds it, or why it cannot be taken.
+        why: String,
     },
     /// A beat failed: what this node leads is not renewed for the moment.
     InDoubt {
@@ -60,87 +66,64 @@ pub enum EventKind {
     },
     /// The work of a role has to stop.
     Draining {
-        /// The role.
         role: Name,
-        /// The token of the tenure.
         token: Token,
-        /// The reason.
         reason: EndReason,
         /// Whether the lease runs out.
         forced: bool,
     },
     /// A tenure of this node is over.
     Lost {
-        /// The role.
         role: Name,
-        /// The token of the tenure.
         token: Token,
-        /// The reason.
         reason: EndReason,
     },
     /// The work of a tenure had not stopped when it had to: it works without cover.
     Stuck {
-        /// The role.
         role: Name,
-        /// The token of the tenure.
         token: Token,
     },
     /// A claim of this node did not succeed.
     ElectionFailed {
-        /// The role.
         role: Name,
-        /// The reason.
         #[serde(serialize_with = "serialize_kebab")]
         cause: ElectionFailure,
     },
     /// A role has another leader, or none, as far as this node has seen.
     LeaderChanged {
-        /// The role.
         role: Name,
-        /// The former leader.
         former: Option<Name>,
-        /// The leader.
         leader: Option<Name>,
         /// The token in the register.
         token: Token,
     },
     /// The session of a leader is over.
     LeaderDown {
-        /// The role.
         role: Name,
-        /// The former leader.
         former: Name,
     },
     /// This node has polled a role. Only on request: it comes with every beat, for every role.
     ElectionCheck {
-        /// The role.
         role: Name,
-        /// The leader.
         leader: Option<Name>,
     },
     /// An operator paused or resumed a role.
     Paused {
-        /// The role.
         role: Name,
         /// Whether it is paused now.
         paused: bool,
     },
     /// A session was opened.
     SessionOpened {
-        /// Its id.
         session: SessionId,
     },
     /// On disconnect was asked for, but the store cannot tell of dropped connections: this session is a strict one, and
     /// only its lease counts. `tenure doctor` says why.
     NoLivenessLock {
-        /// Its id.
         session: SessionId,
     },
-    /// A session is over.
     SessionOver {
-        /// Its id.
         session: SessionId,
-        /// The reason.
         reason: EndReason,
     },
     /// A live process has this node's name; this one waits and leads nothing.
@@ -161,7 +144,6 @@ pub enum EventKind {
     },
     /// A register holds what this version cannot read; it is left alone.
     Unreadable {
-        /// The register.
         register: String,
     },
     /// The other nodes speak a newer protocol than this version: this node stays out until it is upgraded.
@@ -171,65 +153,46 @@ pub enum EventKind {
     },
     /// The store answered an operation with an error.
     StoreFailed {
-        /// The error.
         error: String,
     },
     /// The election loop failed and was started anew; what was led is lost.
     LoopFailed {
-        /// The error.
         error: String,
     },
     /// A worker failed and is started again: its restart policy forgives it.
     WorkRestarted {
-        /// The role.
         role: Name,
-        /// The token of the tenure.
         token: Token,
-        /// The worker.
         worker: String,
-        /// How it failed.
         why: String,
     },
     /// The work of a tenure failed. The tenure was lost first.
     WorkFailed {
-        /// The role.
         role: Name,
-        /// The token of the tenure that was.
         token: Token,
-        /// The worker.
         worker: String,
-        /// How it failed.
         why: String,
     },
     /// The work of a tenure has stopped because it was told to.
     WorkStopped {
-        /// The role.
         role: Name,
-        /// The token of the tenure.
         token: Token,
         /// Workers that did not finish, in time or well; the others did.
         cancelled: Vec<String>,
     },
     /// A scheduled run began: its tick is in the ledger.
     TaskStarted {
-        /// The task.
         task: Name,
-        /// The tick that it is for.
         tick: Timestamp,
-        /// The token of the tenure.
         token: Token,
         /// How late it is, in milliseconds.
         late_ms: u64,
     },
     /// A scheduled run ended.
     TaskEnded {
-        /// The task.
         task: Name,
-        /// The tick that it was for.
         tick: Timestamp,
-        /// The token of the tenure.
         token: Token,
-        /// Its final state.
         state: crate::ledger::RunState,
         /// How long it took, in milliseconds.
         took_ms: u64,
@@ -238,22 +201,16 @@ pub enum EventKind {
     },
     /// Ticks were passed over: missed or skipped.
     TaskPassed {
-        /// The task.
         task: Name,
-        /// The first of them.
         from: Timestamp,
-        /// The last of them.
         to: Timestamp,
-        /// The number of them.
         count: u64,
         /// Missed or skipped.
         state: crate::ledger::RunState,
-        /// The reason.
         why: String,
     },
     /// This listener was too slow for so many events.
     Missed {
-        /// The number of them.
         events: u64,
     },
 }
@@ -281,6 +238,7 @@ impl EventKind {
         match self {
             Self::StateChanged { role, .. }
             | Self::Elected { role, .. }
+            | Self::WaitingForGuard { role, .. }
             | Self::Draining { role, .. }
             | Self::Lost { role, .. }
             | Self::Stuck { role, .. }

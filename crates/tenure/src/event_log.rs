@@ -103,6 +103,9 @@ fn line(event: &Event) {
         EventKind::Elected { role, token, session } => {
             tracing::info!(%node, %role, %token, %session, "elected")
         }
+        EventKind::WaitingForGuard { role, token, lock, why } => {
+            tracing::warn!(%node, %role, %token, lock, why, "waiting for the guard lock");
+        }
         EventKind::Draining { role, token, reason, forced } => {
             tracing::info!(%node, %role, %token, %reason, forced, "draining");
         }

@@ -19,10 +19,12 @@ pub enum DriverFault {
     SilenceIsSuccess,
     /// A write that met another version is taken for applied.
     ConflictIsSuccess,
+    /// A guard lock that was lost does not end the tenure.
+    GuardIgnored,
 }
 
 impl DriverFault {
-    /// Every fault.
+    /// Every fault that shows without a guard lock.
     #[cfg(feature = "mutants")]
     pub const ALL: [Self; 6] = [
         Self::WorkNotStopped,

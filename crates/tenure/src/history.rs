@@ -16,6 +16,7 @@ pub struct RoleHistory {
 
 /// One tenure in the history of a role.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct TenureRecord {
     /// Its token.
     pub token: Token,
@@ -62,6 +63,12 @@ impl EndSource {
 }
 
 impl TenureRecord {
+    /// A tenure that goes on.
+    #[must_use]
+    pub fn new(token: Token, node: Name, session: SessionId, began: Timestamp) -> Self {
+        Self { token, node, session, began, ended: None, measured: None, reason: None }
+    }
+
     /// Ends a tenure whose leader recorded no end: at the last beat of its session, if that is known, or when the next tenure
     /// began.
     pub(crate) fn close_unrecorded(

@@ -5,7 +5,7 @@ use std::future::Future;
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio::sync::{mpsc, watch};
 
@@ -54,21 +54,34 @@ impl StopRequest {
     }
 }
 
-/// Follows the deadline of a tenure, which each renewal of the lease moves on.
+/// Follows the deadline of a tenure, which each renewal of the lease moves on: the earlier of the deadlines of the session and of
+/// the guard lock, if there is one.
 #[derive(Debug, Clone)]
 pub struct DeadlineWatch {
-    receiver: watch::Receiver<Time>,
+    session: watch::Receiver<Time>,
+    guard: Option<watch::Receiver<Time>>,
 }
 
 impl DeadlineWatch {
     /// The deadline now; [`moved`](Self::moved) waits for a later one.
     pub fn current(&mut self) -> Time {
-        *self.receiver.borrow_and_update()
+        let session = *self.session.borrow_and_update();
+        self.guard.as_mut().map_or(session, |guard| session.min(*guard.borrow_and_update()))
     }
 
     /// Waits until the deadline moves. None if it never will again. Cancel-safe.
     pub async fn moved(&mut self) -> Option<Time> {
-        self.receiver.changed().await.ok()?;
+        let guard = async {
+            match &mut self.guard {
+                Some(guard) => guard.changed().await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            changed = self.session.changed() => changed,
+            changed = guard => changed,
+        }
+        .ok()?;
         Some(self.current())
     }
 }
@@ -96,8 +109,9 @@ pub struct Tenure {
     drain: Duration,
     kill_slack: Duration,
     reason: EndReason,
+    began: Instant,
     /// The candidacy lives at least as long as its tenure.
-    _shared: Arc<CandidateShared>,
+    shared: Arc<CandidateShared>,
 }
 
 /// Proof of leadership, to be checked at the moment of use. Cheap to clone; it keeps nothing alive.
@@ -116,7 +130,7 @@ impl Tenure {
         shared: Arc<CandidateShared>,
     ) -> Self {
         let lead = Lead { lease, drains: Arc::new(AtomicBool::new(false)) };
-        Self { lead, commands, drain, kill_slack, reason: EndReason::Finished, _shared: shared }
+        Self { lead, commands, drain, kill_slack, reason: EndReason::Finished, began: Instant::now(), shared }
     }
 
     /// Runs `work` while the tenure lasts, then gives the role up.
@@ -202,6 +216,7 @@ impl Tenure {
     }
 
     /// Gives the role up because the work failed: this node does not claim it for its cool-down, so that another node gets a turn.
+    /// Each failure that comes sooner than the node had waited before it doubles that time, up to a minute.
     pub fn fail(mut self) {
         self.reason = EndReason::WorkFailed;
     }
@@ -250,9 +265,19 @@ impl Drop for Tenure {
         let reason = if std::thread::panicking() { EndReason::WorkFailed } else { self.reason };
         let (role, token) = (self.lead.lease.role.clone(), self.lead.lease.token);
         self.lead.lease.taken.store(false, Ordering::Release);
-        // Without a loop there is nothing left to give up.
-        let _ = self.commands.send(Command::Release { role: role.clone(), token, reason });
-        let _ = self.commands.send(Command::Stopped { role, token });
+        let give_up = || {
+            // Without a loop there is nothing left to give up.
+            let _ = self.commands.send(Command::Release { role: role.clone(), token, reason });
+            match &self.lead.lease.guard {
+                // Its keeper gives the lock back first, so that the next leader finds it free.
+                Some(guard) => guard.work_ended.cancel(),
+                None => _ = self.commands.send(Command::Stopped { role, token }),
+            }
+        };
+        match reason {
+            EndReason::WorkFailed => self.shared.give_up_failed(self.began.elapsed(), give_up),
+            _ => give_up(),
+        }
     }
 }
 
@@ -309,7 +334,7 @@ impl Lead {
     /// Until when leadership may be relied on if nothing more is heard from the store, on the lease clock.
     #[must_use]
     pub fn deadline(&self) -> Time {
-        self.lease.deadline.get()
+        self.lease.deadline()
     }
 
     /// How long leadership may be relied on if nothing more is heard from the store.
@@ -321,7 +346,8 @@ impl Lead {
     /// Follows the deadline as beats move it on.
     #[must_use]
     pub fn deadlines(&self) -> DeadlineWatch {
-        DeadlineWatch { receiver: self.lease.deadline.subscribe() }
+        let (session, guard) = self.lease.subscribe();
+        DeadlineWatch { session, guard }
     }
 
     /// Whether the work was not asked to stop yet.

@@ -148,6 +148,7 @@ pub mod fault_injection;
 #[allow(unreachable_pub, reason = "it can be reached where mistakes can be made")]
 mod fault_injection;
 pub mod fence;
+pub mod guard;
 pub mod history;
 mod lead;
 mod lease_state;
@@ -187,6 +188,7 @@ pub const DEFAULT_NAMESPACE: &str = "default";
 
 /// The leader of a role.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+#[non_exhaustive]
 pub struct Leader {
     /// Its name.
     pub node: Name,
@@ -194,4 +196,12 @@ pub struct Leader {
     pub token: Token,
     /// Its address, if it has given one.
     pub address: Option<String>,
+}
+
+impl Leader {
+    /// A leader, as an agent or another source reports it.
+    #[must_use]
+    pub fn new(node: Name, token: Token, address: Option<String>) -> Self {
+        Self { node, token, address }
+    }
 }

@@ -12,8 +12,9 @@ use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::candidate::{Candidate, CandidateShared, Observer};
 use crate::clock::{Clock, LeaseClock};
-use crate::driver::{self, Command, DriverConfig, RoleSlot, StoreContact};
+use crate::driver::{self, CandidateGuard, Command, DriverConfig, RoleSlot, StoreContact};
 use crate::event::{Event, EventKind};
+use crate::guard::SharedGuardLock;
 use crate::lead::{Lead, WorkOutcome, WorkResult};
 use crate::origin::with_origin;
 use crate::publisher::{EventStream, ListenerGuard, Publisher};
@@ -131,6 +132,7 @@ impl Node {
             candidacy: default_candidacy(&self.inner.timing),
             drain: self.inner.drain,
             requires: Vec::new(),
+            guard: None,
         }
     }
 
@@ -295,16 +297,26 @@ impl Node {
         local.slot.clone()
     }
 
-    fn shared(&self, role: &Name, candidacy: Candidacy, drain: Duration) -> Arc<CandidateShared> {
+    fn shared(
+        &self,
+        role: &Name,
+        candidacy: Candidacy,
+        drain: Duration,
+        guard: Option<CandidateGuard>,
+    ) -> Arc<CandidateShared> {
         let slot = self.slot(role);
         let mut roles = self.inner.roles.lock().unwrap_or_else(PoisonError::into_inner);
         let local = roles
             .entry(role.clone())
             .or_insert_with(|| LocalRole { slot: slot.clone(), shared: Weak::new() });
         if let Some(shared) = local.shared.upgrade() {
+            if guard.is_some() {
+                slot.set_guard(guard);
+            }
             shared.change(|current| *current = candidacy);
             return shared;
         }
+        slot.set_guard(guard);
         let (commands, slack) = (self.inner.commands.clone(), self.inner.timing.kill_slack);
         let shared = CandidateShared::new(slot, commands, candidacy, drain, slack);
         local.shared = Arc::downgrade(&shared);
@@ -325,6 +337,7 @@ pub struct CandidateBuilder {
     candidacy: Candidacy,
     drain: Duration,
     requires: Vec<(String, String)>,
+    guard: Option<SharedGuardLock>,
 }
 
 impl CandidateBuilder {
@@ -383,6 +396,15 @@ impl CandidateBuilder {
         self
     }
 
+    /// Takes this lock of another system too: before the node is told that it is elected, for as long as its work runs. For the
+    /// time in which programs that elect by that lock run beside this one; [`guard::open`](crate::guard::open) opens one by its URL. Every
+    /// node that is a candidate for the role needs it. A second candidate of this node for the role keeps the lock of the first
+    /// unless it names one, which counts from the next election on.
+    pub fn guard(mut self, lock: SharedGuardLock) -> Self {
+        self.guard = Some(lock);
+        self
+    }
+
     pub(crate) fn is_eligible(&self) -> bool {
         self.candidacy.eligible
     }
@@ -396,11 +418,12 @@ impl CandidateBuilder {
         let role = Name::new(&self.role)?;
         let labels = &self.node.inner.labels;
         self.candidacy.eligible &= self.requires.iter().all(|(key, value)| labels.get(key) == Some(value));
-        Ok(Candidate::new(self.node.shared(&role, self.candidacy, self.drain)))
+        let guard = self.guard.map(|lock| CandidateGuard::new(lock, self.node.timing())).transpose()?;
+        Ok(Candidate::new(self.node.shared(&role, self.candidacy, self.drain, guard)))
     }
 }
 
-/// Awaiting the builder begins the candidacy. It fails if the name of the role is invalid.
+/// Awaiting the builder begins the candidacy. It fails if the name of the role is invalid, or the guard lock too short.
 impl IntoFuture for CandidateBuilder {
     type Output = Result<Candidate, Error>;
     type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
@@ -486,8 +509,8 @@ impl NodeBuilder {
         self
     }
 
-    /// Lease duration: a leader that stops renewing is replaced after this time. 5 s by default; the other times follow from
-    /// it.
+    /// Lease duration: a leader that stops renewing is replaced after this time. 5 s by default (object storage: 20 s); the
+    /// other times follow from it.
     pub fn ttl(mut self, ttl: Duration) -> Self {
         self.settings.ttl = Some(ttl);
         self
@@ -602,7 +625,11 @@ impl NodeBuilder {
     pub fn start_without_waiting(self) -> Result<Node, Error> {
         let name = Name::new(self.name.unwrap_or_else(default_node_name))?;
         let namespace = Name::new(&self.namespace)?;
-        let timing = Timing::new(&self.settings)?;
+        let mut settings = self.settings;
+        if let StoreSource::Url(url) = &self.source {
+            settings.ttl.get_or_insert_with(|| store::default_ttl(url));
+        }
+        let timing = Timing::new(&settings)?;
         let store = match self.source {
             StoreSource::Url(url) => store::open(&url)?,
             StoreSource::Store(store) => store,

@@ -15,6 +15,7 @@ const FENCED: &[(&str, Option<Dialect>)] = &[
 
 /// What `tenure schema` is asked for.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct SchemaRequest {
     /// The kind of store, by its [name](store::Backend::name).
     pub store: String,
@@ -37,6 +38,11 @@ pub fn stores() -> Vec<&'static str> {
 }
 
 impl SchemaRequest {
+    /// The registers of a store, for a login and a namespace.
+    pub fn new(store: impl Into<String>, user: Name, namespace: Name) -> Self {
+        Self { store: store.into(), user, namespace, fence: false }
+    }
+
     /// The text, ready for `psql`, `mysql`, `sqlite3` or `redis-cli`. None if this build does not know that store, or if
     /// nothing has to be set up for it.
     #[must_use]

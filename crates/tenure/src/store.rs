@@ -1,55 +1,41 @@
 //! Stores: the contract of [`tenure_store`], and every store of this build by its URL.
 //!
-//! A store is added in one place: its [`Backend`] is a line in [`BACKENDS`].
+//! A line in `stores!` makes a store known to the library, the agent and the command line: it becomes one of [`BACKENDS`]. What
+//! else a store needs, from its crate to its page, is in `docs/guides/adding-a-store.md`.
 
+use std::time::Duration;
+
+use tenure_core::Timing;
 pub use tenure_store::*;
 
-#[cfg(feature = "etcd")]
-pub use tenure_etcd::Etcd;
-#[cfg(feature = "kubernetes")]
-pub use tenure_kubernetes::Kubernetes;
-#[cfg(feature = "mysql")]
-pub use tenure_mysql::Mysql;
-#[cfg(feature = "peers")]
-pub use tenure_peers::{Group, GroupMember, Peers};
-#[cfg(feature = "postgres")]
-pub use tenure_postgres::Postgres;
-#[cfg(feature = "redis")]
-pub use tenure_redis::Redis;
-#[cfg(feature = "sqlite")]
-pub use tenure_sqlite::{Access, Sqlite};
+/// The registry: a line for each store names its feature, its crate with what users of the library see of it, and the
+/// schemes of its URLs as far as their first `+`, for builds without it.
+macro_rules! stores {
+    ($(pub use $krate:ident::{$($public:ident),+}: feature $feature:literal, schemes $schemes:tt;)+) => {
+        $(#[cfg(feature = $feature)] pub use $krate::{$($public),+};)+
+
+        /// The kinds of store that this build has.
+        pub const BACKENDS: &[Backend] = &[$(#[cfg(feature = $feature)] $krate::BACKEND,)+ Memory::BACKEND];
+
+        /// Every feature that brings a store, with the schemes of its URLs.
+        const FEATURES: &[(&str, &[&str])] = &[$(($feature, &$schemes)),+];
+    };
+}
+
+stores! {
+    pub use tenure_sqlite::{Access, Sqlite}: feature "sqlite", schemes ["sqlite"];
+    pub use tenure_postgres::{Postgres}: feature "postgres", schemes ["postgres", "postgresql"];
+    pub use tenure_mysql::{Mysql}: feature "mysql", schemes ["mysql", "mariadb"];
+    pub use tenure_redis::{Redis}: feature "redis", schemes ["redis", "rediss", "valkey", "valkeys"];
+    pub use tenure_etcd::{Etcd}: feature "etcd", schemes ["etcd", "etcds"];
+    pub use tenure_kubernetes::{Kubernetes}: feature "kubernetes", schemes ["kubernetes"];
+    pub use tenure_zookeeper::{ZooKeeper}: feature "zookeeper", schemes ["zookeeper", "zookeepers"];
+    pub use tenure_nats::{Nats}: feature "nats", schemes ["nats", "tls"];
+    pub use tenure_object::{Object}: feature "object", schemes ["s3", "gs", "az"];
+    pub use tenure_peers::{Group, GroupMember, Peers}: feature "peers", schemes ["peers"];
+}
 
 const STORE: &str = "store";
-
-/// The kinds of store that this build has.
-pub const BACKENDS: &[Backend] = &[
-    #[cfg(feature = "sqlite")]
-    tenure_sqlite::BACKEND,
-    #[cfg(feature = "postgres")]
-    tenure_postgres::BACKEND,
-    #[cfg(feature = "mysql")]
-    tenure_mysql::BACKEND,
-    #[cfg(feature = "redis")]
-    tenure_redis::BACKEND,
-    #[cfg(feature = "etcd")]
-    tenure_etcd::BACKEND,
-    #[cfg(feature = "kubernetes")]
-    tenure_kubernetes::BACKEND,
-    #[cfg(feature = "peers")]
-    tenure_peers::BACKEND,
-    Memory::BACKEND,
-];
-
-/// The features that bring a store, and the beginnings of its schemes: for those who lack it.
-const FEATURES: &[(&str, &[&str])] = &[
-    ("sqlite", &["sqlite"]),
-    ("postgres", &["postgres", "postgresql"]),
-    ("mysql", &["mysql", "mariadb"]),
-    ("redis", &["redis", "rediss", "valkey", "valkeys"]),
-    ("etcd", &["etcd", "etcds"]),
-    ("kubernetes", &["kubernetes"]),
-    ("peers", &["peers"]),
-];
 
 /// Opens the store that a URL names.
 ///
@@ -63,6 +49,9 @@ const FEATURES: &[(&str, &[&str])] = &[
 /// | `peers://HOST:PORT,…?secret-file=PATH` | the nodes themselves, by Raft; `me=HOST:PORT` makes this process a member |
 /// | `etcd://HOST:PORT,HOST:PORT,HOST:PORT/PREFIX`, `etcds://` | an etcd cluster |
 /// | `kubernetes:`, `kubernetes:NAMESPACE` | the Kubernetes API: in a pod its service account, elsewhere the kubeconfig |
+/// | `zookeeper://HOST:PORT,HOST:PORT,HOST:PORT/PATH`, `zookeepers://` | a ZooKeeper ensemble |
+/// | `nats://HOST:PORT,HOST:PORT,HOST:PORT/BUCKET`, `tls://` | a KV bucket of NATS JetStream |
+/// | `s3://BUCKET/PREFIX?region=REGION`, `gs://BUCKET/PREFIX`, `az://CONTAINER/PREFIX?account=ACCOUNT` | object storage; `endpoint=URL` for another server |
 /// | `redis://HOST:PORT/DB`, `rediss://`, `redis+unix:///PATH`, `redis+sentinel://HOST:PORT,…/NAME` | a Redis or Valkey server |
 ///
 /// # Errors
@@ -80,6 +69,25 @@ pub fn open(url: &str) -> Result<SharedStore, StoreError> {
 #[must_use]
 pub fn url_warning(url: &str) -> Option<&'static str> {
     read(url, Mode::Join).ok()?.warning
+}
+
+/// The ttl of nodes on the store that a URL names, if they name none: longer where each request takes long, or has a price.
+#[must_use]
+pub fn default_ttl(url: &str) -> Duration {
+    read(url, Mode::Join).ok().and_then(|opening| opening.ttl).unwrap_or(Timing::DEFAULT_TTL)
+}
+
+/// What the requests of a node with that beat cost on the store that a URL names, with the prices that are assumed; none if
+/// they have no price.
+#[must_use]
+pub fn request_cost(url: &str, beat: Duration) -> Option<String> {
+    Some(read(url, Mode::Join).ok()?.cost?(beat))
+}
+
+/// The variables of the environment from which the store that a URL names takes secrets, beside those of Tenure itself.
+#[must_use]
+pub fn secret_variables(url: &str) -> &'static [&'static str] {
+    read(url, Mode::Join).map_or(&[], |opening| opening.secret_variables)
 }
 
 /// Whether a URL names a store that can be opened, as far as that can be told without opening it: it opens no connection
@@ -182,18 +190,18 @@ mod tests {
         let nowhere = dir.path().join("deeper/still.db");
         let error = open_read_only(&format!("sqlite:{}", nowhere.display())).unwrap_err();
         assert!(error.to_string().contains("there is no") && !error.is_misnamed(), "{error}");
-        assert!(!nowhere.parent().unwrap().exists(), "whoever looks makes nothing");
+        assert!(!nowhere.parent().unwrap().exists(), "looking makes no file");
     }
 
     #[test]
     fn the_scheme_alone_tells_the_kind() {
+        for (feature, schemes) in FEATURES {
+            for scheme in *schemes {
+                assert_eq!(kind(&format!("{scheme}://u:hunter2@h")), Some(*feature), "{scheme}");
+            }
+        }
         for (url, named) in [
-            ("postgres://u:hunter2@h/d", Some("postgres")),
-            ("mariadb://h", Some("mysql")),
-            ("sqlite:", Some("sqlite")),
             ("redis+sentinel://h/n", Some("redis")),
-            ("etcds://a,b,c/x", Some("etcd")),
-            ("kubernetes:team", Some("kubernetes")),
             ("memory:", Some("memory")),
             ("hunter2", None),
             ("nope:hunter2", None),
@@ -203,78 +211,71 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_a_store_is_told_without_showing_secrets() {
-        for (url, part) in [
-            ("tenure.db", "sqlite:PATH"),
-            #[cfg(not(feature = "redis"))]
-            ("redis://:hunter2@host/0", "no redis: store"),
-            #[cfg(feature = "redis")]
-            ("redis://:hunter2@host/zero", "not a Redis URL"),
-            #[cfg(not(feature = "postgres"))]
-            ("postgres://u:hunter2@h/d", "no postgres: store"),
-            #[cfg(feature = "postgres")]
-            ("postgres://u:hunter2@h/d?hunter2", "cannot be read"),
-            #[cfg(not(feature = "mysql"))]
-            ("mysql://u:hunter2@h/d", "no mysql: store"),
-            #[cfg(feature = "mysql")]
-            ("mysql://u:hunter2@h/d?hunter2", "cannot be read"),
-            #[cfg(not(feature = "etcd"))]
-            ("etcd://u:hunter2@h", "no etcd: store (feature `etcd`)"),
-            #[cfg(feature = "etcd")]
-            ("etcd://u:hunter2@h?hunter2", "parameters of an etcd URL"),
-            #[cfg(not(feature = "kubernetes"))]
-            ("kubernetes:hunter2", "no kubernetes: store (feature `kubernetes`)"),
-            #[cfg(feature = "kubernetes")]
-            ("kubernetes:x?hunter2", "parameters of a Kubernetes URL"),
-            #[cfg(not(feature = "peers"))]
-            ("peers:hunter2", "no peers: store"),
-            #[cfg(feature = "peers")]
-            ("peers:hunter2", "not a URL of peers"),
-            ("hunter2", "URL"),
-            ("nope://u:hunter2@h", "memory:NAME"),
-            ("sqlite://relative.db", "sqlite:///PATH"),
-            ("sqlite:a.db?access=hunter2", "access=group"),
-            ("sqlite:a.db?mode=rw", "access=group"),
-        ] {
-            let error = open(url).expect_err(url);
-            assert!(error.is_misnamed(), "{url}");
-            let message = error.to_string();
-            assert_eq!(check_url(url).expect_err(url).to_string(), message);
-            assert!(message.contains(part), "{url}: {message}");
-            assert!(!message.contains("hunter2"), "{message}");
+    fn a_build_without_a_store_names_its_feature() {
+        for backend in BACKENDS.iter().filter(|backend| !backend.in_process) {
+            for scheme in backend.schemes {
+                assert_eq!(lacking(scheme), Some(backend.name), "{scheme} is in the registry");
+            }
+        }
+        let lacks = |feature: &&(&str, &[&str])| !BACKENDS.iter().any(|backend| backend.name == feature.0);
+        for (feature, schemes) in FEATURES.iter().filter(lacks) {
+            let message = refusal(&format!("{}://u:hunter2@h", schemes[0]));
+            assert!(
+                message.contains(&format!("no {}: store (feature `{feature}`)", schemes[0])),
+                "{message}"
+            );
         }
     }
 
+    #[cfg(feature = "object")]
+    #[test]
+    fn secrets_of_a_store_in_the_environment_are_known() {
+        let s3 = secret_variables("s3://bucket/tenure?region=r");
+        assert!(s3.contains(&"AWS_SECRET_ACCESS_KEY") && s3.contains(&"AWS_SESSION_TOKEN"), "{s3:?}");
+        assert!(secret_variables("az://c/t?account=a").contains(&"AZURE_STORAGE_ACCOUNT_KEY"));
+        assert!(secret_variables("memory:").is_empty());
+    }
+
+    #[test]
+    fn what_is_not_a_store_is_told_without_showing_secrets() {
+        for (url, part) in [
+            ("tenure.db", "sqlite:PATH"),
+            ("hunter2", "URL"),
+            ("nope://u:hunter2@h", "memory:NAME"),
+            #[cfg(feature = "sqlite")]
+            ("sqlite://relative.db", "sqlite:///PATH"),
+            #[cfg(feature = "sqlite")]
+            ("sqlite:a.db?access=hunter2", "access=group"),
+            #[cfg(feature = "sqlite")]
+            ("sqlite:a.db?mode=rw", "access=group"),
+        ] {
+            let message = refusal(url);
+            assert!(message.contains(part), "{url}: {message}");
+        }
+        for backend in BACKENDS.iter().filter(|backend| !backend.in_process) {
+            for scheme in backend.schemes {
+                let _ = refusal(&format!("{scheme}://u:hunter2@h/d?nope=hunter2"));
+            }
+        }
+    }
+
+    /// Why a URL cannot be used; no secret is in it, and it is the same whether the store would be opened or not.
+    fn refusal(url: &str) -> String {
+        let error = open(url).expect_err(url);
+        assert!(error.is_misnamed(), "{url}");
+        let message = error.to_string();
+        assert_eq!(check_url(url).expect_err(url).to_string(), message);
+        assert!(!message.contains("hunter2"), "{message}");
+        message
+    }
+
+    /// Which URLs are warned of is tested beside each store.
+    #[cfg(feature = "postgres")]
     #[test]
     fn what_goes_over_a_network_in_clear_is_told() {
-        for (url, plain) in [
-            ("memory:", false),
-            #[cfg(feature = "postgres")]
-            ("postgres://u:p@db.example/d", true),
-            #[cfg(feature = "postgres")]
-            ("postgres://u:p@127.0.0.1,db.example/d", true),
-            #[cfg(feature = "postgres")]
-            ("postgres://u:p@127.0.0.1/d", false),
-            #[cfg(feature = "mysql")]
-            ("mysql://u:p@10.0.0.1/d", true),
-            #[cfg(feature = "mysql")]
-            ("mysql://u:p@localhost/d", false),
-            #[cfg(feature = "etcd")]
-            ("etcd://u:p@localhost,db.example", true),
-            #[cfg(feature = "redis")]
-            ("redis://:p@cache.example", true),
-            #[cfg(feature = "redis")]
-            ("redis+sentinel://:p@127.0.0.1:1,10.0.0.1:1/main", true),
-            #[cfg(feature = "redis")]
-            ("redis+sentinel://127.0.0.1:1/main", false),
-            #[cfg(feature = "redis")]
-            ("rediss://:p@cache.example", false),
-            #[cfg(feature = "redis")]
-            ("redis+unix:///run/redis.sock", false),
-            ("nope:", false),
-        ] {
-            assert_eq!(url_warning(url).is_some_and(|told| told.contains("not encrypted")), plain, "{url}");
-        }
+        let told = |url: &str| url_warning(url).is_some_and(|told| told.contains("not encrypted"));
+        assert!(told("postgres://u:p@db.example/d") && !told("postgres://u:p@127.0.0.1/d"));
+        assert!(!told("memory:") && !told("nope:"));
     }
 
     #[cfg(feature = "sqlite")]

@@ -17,8 +17,9 @@ use std::sync::Arc;
 
 pub use crate::clock::ManualClock;
 use crate::driver::Command;
+use crate::event::EventKind;
 pub use crate::store::Memory;
-use crate::{Node, NodeBuilder};
+use crate::{Event, Name, Node, NodeBuilder, Timestamp};
 
 /// A node on a store of its own, in memory.
 ///
@@ -31,6 +32,16 @@ pub async fn node(name: &str) -> Node {
 /// Begins a node on that store: nodes on one [`Memory`] elect among themselves.
 pub fn node_on(store: &Memory) -> NodeBuilder {
     Node::builder_with_store(Arc::new(store.clone()))
+}
+
+/// An event of a node, as its listeners are told of it.
+///
+/// # Panics
+/// If `node` is no valid name.
+#[must_use]
+pub fn event(node: &str, kind: EventKind) -> Event {
+    let (at, node) = (Timestamp::from_micros(1), Name::new(node).expect("a valid name"));
+    Event { sequence: 0, at, lease_nanos: 0, node, kind }
 }
 
 /// Makes a node lose its session, and with it everything it leads, at once. It stands again afterwards.

@@ -2,7 +2,6 @@
 
 use crate::Error;
 
-/// One kind of fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[expect(missing_docs, reason = "TABLE says what each does")]
 pub enum FaultKind {

@@ -5,11 +5,11 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use crate::judge::{
-    self, FaultScope, InjectedFault, JudgeCase, JudgeTerms, Note, NoteBuffer, NoteKind, NoteReader,
+    self, DataLoss, FaultScope, InjectedFault, JudgeCase, JudgeTerms, Note, NoteBuffer, NoteKind, NoteReader,
     NoteWriter, StallMeter, Verdict,
 };
 use tempfile::TempDir;
-use tenure::store::{Class, Key, Query};
+use tenure::store::Class;
 use tenure::{Name, Operator, SharedStore};
 use tokio::task::{JoinHandle, JoinSet};
 
@@ -21,8 +21,9 @@ use crate::member::{self, MemberOptions};
 use crate::neighbour::Neighbour;
 use crate::plan::{FaultTarget, Plan, PlannedFault};
 use crate::pool::NodePool;
+use crate::probes;
 use crate::target::{AttackOutcome, AttackedServer, TargetStore};
-use crate::{ROLES, StopSignal, TortureSettings, fence, member::name, programs, workload};
+use crate::{ROLES, StopSignal, TortureSettings, fence, member::name, programs};
 use tenure_process::clock::lease_now;
 
 /// How often chores are looked at, and after how many looks notes are read.
@@ -30,8 +31,11 @@ const TICK: Duration = Duration::from_millis(20);
 const READ_TICKS: u64 = 10;
 /// How long after a store is back every node is connected again.
 const RECONNECT: Duration = Duration::from_secs(1);
-/// A fail-over that nobody ordered is seen when it is done; what was acknowledged in this time before may be lost.
+/// A fail-over that torture did not order is seen when it is done; what was acknowledged in this time before may be lost.
 const UNSEEN: Duration = Duration::from_secs(10);
+
+/// The kind under which it is recorded that servers may still lose what they acknowledge after an attack.
+const SETTLING: &str = "settling";
 
 /// How long the first leaders, and the last, may take on a machine that does something else.
 const PATIENCE: Duration = Duration::from_secs(90);
@@ -82,6 +86,7 @@ impl TortureRecord {
         let terms = JudgeTerms {
             bound: self.bound(),
             allowance: self.settings.allowance,
+            lease: self.settings.longest_ttl(),
             recovery: self.settings.recovery(),
             reconnect: RECONNECT,
             wind_down: Duration::from_secs(5) + self.settings.allowance,
@@ -128,7 +133,7 @@ pub async fn torture(
         None => Ok(()),
     };
     injector.pool.kill_all().await;
-    // An attack that still goes on has the servers in its hands, and whoever leaves now leaves them behind.
+    // An attack that still goes on has the servers in its hands, and leaving now would leave them behind.
     while injector.tasks.join_next().await.is_some() {}
     injector.probes.iter().for_each(JoinHandle::abort);
     injector.operator.store().close().await;
@@ -179,7 +184,7 @@ struct FaultInjector<'a> {
     expected: (u64, u64),
     observer: &'a mut dyn TortureObserver,
     /// What asks the store, over and over.
-    probes: [JoinHandle<()>; 2],
+    probes: Vec<JoinHandle<()>>,
     neighbour: Option<Neighbour>,
     /// Stall measurements, for as long as the torture lasts.
     _meter: StallMeter,
@@ -202,9 +207,7 @@ impl<'a> FaultInjector<'a> {
         let notes_to = NoteWriter::in_dir(dir.path(), "injector", 0).map_err(failed)?;
         let disk = std::fs::File::create(dir.path().join("disk")).map_err(failed)?;
         let meter = StallMeter::start(&notes_to, Some(disk));
-        let ledgers =
-            note_ledgers(Operator::new(store.clone(), namespace.clone(), "torture"), notes_to.clone());
-        let probes = [tokio::spawn(probe(store.clone(), namespace.clone(), notes_to)), tokio::spawn(ledgers)];
+        let probes = start_probes(&store, &namespace, &notes_to, target.can_forget());
         fence::serve(dir.path()).map_err(failed)?;
         Ok(Self {
             settings: settings.clone(),
@@ -275,7 +278,7 @@ impl<'a> FaultInjector<'a> {
             from: lease_now(),
             to: u64::MAX,
             on: FaultScope::Nothing,
-            destroys: false,
+            loses: DataLoss::None,
         });
         Ok(())
     }
@@ -413,10 +416,11 @@ impl<'a> FaultInjector<'a> {
         let operator = self.operator.clone();
         self.tasks.spawn(async move {
             let mut attack = TargetStore::attack(server.clone(), inject.kind, inject.lasts).await?;
-            if attack.injected.destroys {
-                wait_until_settled(server, &operator).await?;
+            if attack.injected.loses != DataLoss::None {
+                attack.injected.to = wait_until_set_right(&operator).await;
                 // Servers that are still turning round may lose something more.
-                attack.injected.to = lease_now();
+                wait_until_settled(server, &operator).await?;
+                attack.settled = Some(lease_now());
             }
             Ok(attack)
         });
@@ -471,7 +475,7 @@ impl<'a> FaultInjector<'a> {
             from,
             to: u64::MAX,
             on,
-            destroys: false,
+            loses: DataLoss::None,
         });
         Ok(())
     }
@@ -540,20 +544,29 @@ impl<'a> FaultInjector<'a> {
         self.thaw(node);
     }
 
-    fn finished(&mut self, AttackOutcome { injected, of_store, failed }: AttackOutcome) {
+    fn finished(&mut self, AttackOutcome { injected, settled, of_store, failed }: AttackOutcome) {
         self.store_busy &= !of_store;
         self.failed.extend(failed);
+        let settling = settled.map(|to| InjectedFault {
+            kind: SETTLING.into(),
+            what: format!("{}, whose servers may turn round once more", injected.what),
+            from: injected.to,
+            to,
+            on: FaultScope::Nothing,
+            ..injected
+        });
         self.injected.push(injected);
+        self.injected.extend(settling);
     }
 
-    /// An operator does something, on a connection that nobody troubles.
+    /// An operator does something, on a connection without faults.
     fn ask(&mut self, inject: PlannedFault) {
         let node = self.target(inject).map_or_else(|| name(0), name);
         self.observer.fault_injected(&format!("{} ({})", inject.kind.name(), member::role(inject.role)));
         let operator = self.operator.clone();
         self.tasks.spawn(async move {
             let injected = operate(operator, inject, node).await;
-            Ok(AttackOutcome { injected, of_store: false, failed: None })
+            Ok(AttackOutcome { injected, settled: None, of_store: false, failed: None })
         });
     }
 
@@ -592,26 +605,24 @@ impl<'a> FaultInjector<'a> {
         let mut injected = self.injected;
         injected.iter_mut().filter(|fault| fault.to == u64::MAX).for_each(|fault| fault.to = self.expected.1);
         if self.target.class == Class::C && self.target.server().is_none() {
-            // A store of the user's own may fail over, and forget, without being attacked, and nobody here would know when.
+            // A store of the user's own may fail over, and forget, without being attacked, and torture would not know when.
             injected.push(InjectedFault {
                 kind: "class-c".into(),
                 what: "a store that can forget".into(),
                 from: 0,
                 to: u64::MAX,
                 on: FaultScope::Nothing,
-                destroys: true,
+                loses: DataLoss::Newest,
             });
         }
-        let ordered =
-            |at: u64| injected.iter().any(|fault| fault.destroys && fault.from <= at && at <= fault.to);
-        let unordered: Vec<u64> = self.target.failovers().into_iter().filter(|at| !ordered(*at)).collect();
+        let unordered = unordered(&injected, self.target.failovers());
         injected.extend(unordered.into_iter().map(|at| InjectedFault {
             kind: "failover".into(),
             what: "a fail-over that the torture did not cause".into(),
             from: at.saturating_sub(later(0, UNSEEN)),
             to: at,
             on: FaultScope::Store,
-            destroys: true,
+            loses: DataLoss::Newest,
         }));
         injected.sort_by_key(|fault| fault.from);
         TortureRecord {
@@ -669,19 +680,62 @@ async fn operate(operator: Operator, inject: PlannedFault, node: String) -> Inje
             retry(|| operator.resume(&role, "torture")).await;
             FaultScope::Role(role.to_string())
         }
-        _ => {
+        FaultKind::Drain => {
             let _ = operator.drain(&node, true, "torture").await;
             tokio::time::sleep(inject.lasts).await;
             retry(|| operator.drain(&node, false, "torture")).await;
             FaultScope::Node(node.to_string())
         }
+        other => unreachable!("{} is no fault of operators", other.name()),
     };
     let what = match kind {
         FaultKind::Drain => format!("drain of {node}"),
         FaultKind::Transfer => format!("transfer of {role} to {node}"),
         _ => format!("{} of {role}", kind.name()),
     };
-    InjectedFault { kind: kind.name().into(), what, from, to: lease_now(), on, destroys: false }
+    InjectedFault { kind: kind.name().into(), what, from, to: lease_now(), on, loses: DataLoss::None }
+}
+
+/// What asks the store, over and over.
+fn start_probes(
+    store: &SharedStore,
+    namespace: &Name,
+    notes_to: &NoteWriter,
+    can_forget: bool,
+) -> Vec<JoinHandle<()>> {
+    let ledgers = Operator::new(store.clone(), namespace.clone(), "torture");
+    let mut started = vec![
+        tokio::spawn(probes::time_answers(store.clone(), namespace.clone(), notes_to.clone())),
+        tokio::spawn(probes::note_ledgers(ledgers, notes_to.clone())),
+    ];
+    if can_forget {
+        let roles = probes::note_program_roles(store.clone(), namespace.clone(), notes_to.clone());
+        started.push(tokio::spawn(roles));
+    }
+    started
+}
+
+/// Of the fail-overs that were seen, those that the torture did not cause: each of its own is seen once, until servers have settled.
+fn unordered(injected: &[InjectedFault], mut seen: Vec<u64>) -> Vec<u64> {
+    let settled = |fault: &InjectedFault| {
+        let settling = injected.iter().find(|next| next.kind == SETTLING && next.from == fault.to);
+        (fault.from, settling.map_or(fault.to, |settling| settling.to))
+    };
+    let own = injected.iter().filter(|fault| fault.loses != DataLoss::None && fault.kind != SETTLING);
+    let mut own: Vec<(u64, u64)> = own.map(settled).collect();
+    seen.retain(|at| {
+        let place = own.iter().position(|span| span.0 <= *at && *at <= span.1);
+        place.map(|place| own.remove(place)).is_none()
+    });
+    seen
+}
+
+/// Sets right what a store may have forgotten, as soon as it can be asked; tells when that was.
+async fn wait_until_set_right(operator: &Operator) -> u64 {
+    while !undo_operator_actions(operator).await {
+        tokio::time::sleep(TICK).await;
+    }
+    lease_now()
 }
 
 /// Sets right what a store may have forgotten, until it has come to rest.
@@ -698,7 +752,7 @@ async fn wait_until_settled(
     }
 }
 
-/// What a store forgot may be that a pause or a drain was taken back; whoever did so looks, and does it again. Tells whether
+/// What a store forgot may be that a pause or a drain was taken back; the operator looks, and does it again. Tells whether
 /// it could look.
 async fn undo_operator_actions(operator: &Operator) -> bool {
     let Ok(found) = operator.snapshot().await else { return false };
@@ -714,38 +768,6 @@ async fn undo_operator_actions(operator: &Operator) -> bool {
 /// Asks until the store has answered.
 async fn retry<T, A: Future<Output = Result<T, tenure::Error>>>(ask: impl Fn() -> A) {
     while matches!(ask().await, Err(tenure::Error::Store(_) | tenure::Error::Contended(_))) {
-        tokio::time::sleep(TICK).await;
-    }
-}
-
-/// Writes down what the ledger of the ticks says, over and over.
-async fn note_ledgers(operator: Operator, notes_to: NoteWriter) {
-    let task = Name::new(workload::TICKS).expect("a name");
-    loop {
-        let t = lease_now();
-        if let Ok(records) = operator.tasks(Some(&task)).await {
-            for record in records {
-                let totals = record.totals;
-                let accounted = totals.runs + totals.missed + totals.skipped + record.owed.len() as u64;
-                let (task, tick) = (record.task.to_string(), record.tick.as_micros());
-                let every = u64::try_from(workload::TICK.as_micros()).unwrap_or(u64::MAX);
-                notes_to.note_at(t, NoteKind::Ledger { task, tick, every, accounted });
-            }
-        }
-        tokio::time::sleep(Duration::from_secs(1)).await;
-    }
-}
-
-/// Asks the store over and over, on a connection that nobody troubles: when it is slow to answer, so it is to nodes.
-async fn probe(store: SharedStore, namespace: Name, notes_to: NoteWriter) {
-    const SLOW: u64 = 50_000_000;
-    let query = Query { keys: vec![Key::Cluster], kinds: Vec::new() };
-    loop {
-        let from = lease_now();
-        let answer = tokio::time::timeout(Duration::from_secs(2), store.read(&namespace, &query)).await;
-        if lease_now() - from > SLOW || !matches!(answer, Ok(Ok(_))) {
-            notes_to.note(NoteKind::Stalled { from });
-        }
         tokio::time::sleep(TICK).await;
     }
 }

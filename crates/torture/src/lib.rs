@@ -12,6 +12,7 @@
 //! Nodes and workers write [notes](judge::Note) of what they do, on one host clock. The [`judge`] checks the notes against
 //! everything that is promised, and shares no code with the engine. Private servers are started by one table,
 //! [`attacked::PRIVATE_SERVERS`].
+#![allow(missing_docs, reason = "a doc comment says here what a name cannot")]
 
 pub mod attacked;
 pub mod clock;
@@ -27,6 +28,7 @@ pub mod member;
 mod neighbour;
 pub mod plan;
 mod pool;
+mod probes;
 pub mod process;
 mod programs;
 pub mod proxy;

@@ -1,6 +1,7 @@
 //! The links: a proxy from each node to each server, and the URL that leads through them.
 
 use std::net::{SocketAddr, ToSocketAddrs};
+use std::ops::Range;
 use std::time::Duration;
 
 use crate::proxy::{Direction, Proxy};
@@ -30,7 +31,7 @@ impl Links {
     /// The URL that a node is given.
     pub(crate) fn url(&self, node: usize) -> String {
         let (mut url, proxies) = (self.urls[node].clone(), &self.proxies[node]);
-        if let Some(place) = place(&url).filter(|_| !proxies.is_empty()) {
+        if let Some((place, _)) = place(&url).filter(|_| !proxies.is_empty()) {
             let addresses: Vec<String> = proxies.iter().map(|proxy| proxy.address().to_string()).collect();
             url.replace_range(place, &addresses.join(","));
         }
@@ -67,7 +68,7 @@ fn inject(link: &Proxy, kind: FaultKind, ttl: Duration) {
         FaultKind::Jitter => link.delay(Direction::Down, Duration::ZERO, ttl / 3),
         FaultKind::Throttle => link.throttle(Direction::Down, 4_000),
         FaultKind::CutReply => link.cut_after(Direction::Down, 20),
-        _ => {}
+        other => unreachable!("{} is no fault of a link", other.name()),
     }
 }
 
@@ -78,42 +79,17 @@ pub(crate) fn can_be_led(url: &str) -> bool {
 
 /// Every server that a URL names, if a proxy can stand before each.
 fn servers(url: &str) -> Option<Vec<SocketAddr>> {
-    url[place(url)?].split(',').map(|host| address(host, url)).collect()
+    let (place, port) = place(url)?;
+    url[place].split(',').map(|host| address(host, port)).collect()
 }
 
-/// Where the hosts and the ports stand in a URL.
-fn place(url: &str) -> Option<std::ops::Range<usize>> {
-    if url.starts_with("kubernetes:") {
-        // Certificates of API servers name hosts, and no ports.
-        let begin = url.find("server=")? + "server=".len();
-        let length = url[begin..].find('&').unwrap_or(url.len() - begin);
-        return Some(begin..begin + length);
-    }
-    let (scheme, rest) = url.split_once("://")?;
-    let plain =
-        ["redis", "valkey", "postgres", "postgresql", "mysql", "mariadb", "etcd", "peers"].contains(&scheme);
-    let secure = ["sslmode=require", "sslmode=verify", "ssl-mode=", "tls=", "ca="]
-        .iter()
-        .any(|word| rest.contains(word));
-    if !plain || secure {
-        return None;
-    }
-    let authority = rest.find(['/', '?']).map_or(rest, |end| &rest[..end]);
-    let host = authority.rfind('@').map_or(0, |at| at + 1);
-    let begin = scheme.len() + 3;
-    // Only of peers and of etcd may there be several: clients ask whichever is named, and nobody tells them of others.
-    let single = ["etcd", "peers"].contains(&scheme) || !authority.contains(',');
-    (single && host < authority.len()).then(|| begin + host..begin + authority.len())
+/// Where the servers stand in a URL, and the port of one that is named without.
+fn place(url: &str) -> Option<(Range<usize>, u16)> {
+    let servers = tenure::store::backend_for_url(url).ok()?.servers?;
+    Some((servers.find(url)?, servers.port()))
 }
 
-fn address(host: &str, url: &str) -> Option<SocketAddr> {
-    let port = match url.split(':').next() {
-        Some("redis" | "valkey") => 6379,
-        Some("postgres" | "postgresql") => 5432,
-        Some("etcd") => 2379,
-        Some("kubernetes") => 6443,
-        _ => 3306,
-    };
+fn address(host: &str, port: u16) -> Option<SocketAddr> {
     let ends_with_port = host.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok());
     let found = if ends_with_port { host.to_socket_addrs() } else { (host, port).to_socket_addrs() };
     found.ok()?.next()
@@ -124,30 +100,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn hosts_are_found_in_urls_that_a_proxy_can_lead() {
-        let found = |url: &'static str| place(url).map(|place| &url[place]);
-        assert_eq!(found("redis://127.0.0.1:7000/0"), Some("127.0.0.1:7000"));
-        assert_eq!(found("postgres://user:p@ss@db:5432/app?x=1"), Some("db:5432"));
-        assert_eq!(found("mysql://root@localhost/app"), Some("localhost"));
-        assert_eq!(found("redis://[::1]:7000"), Some("[::1]:7000"));
-        assert_eq!(found("peers://a:1,b:2,c:3?secret-file=x"), Some("a:1,b:2,c:3"));
-        assert_eq!(found("etcd://u:p@a:1,b:2,c:3/x"), Some("a:1,b:2,c:3"));
-        assert_eq!(
-            found("kubernetes:x?class=a&server=127.0.0.1:1,127.0.0.1:2&prefix=y"),
-            Some("127.0.0.1:1,127.0.0.1:2")
-        );
+    fn servers_are_found_where_a_proxy_can_stand() {
         assert_eq!(servers("peers://127.0.0.1:1,127.0.0.1:2?secret-file=x").unwrap().len(), 2);
-        for url in [
-            "kubernetes:x",
-            "rediss://db:1",
-            "etcds://a:1,b:2/x",
-            "redis+sentinel://a:1,b:2/main",
-            "postgres://a:1,b:2/x",
-            "postgres://db/x?sslmode=verify-full",
-            "sqlite:x",
-            "memory:",
-        ] {
-            assert_eq!(found(url), None, "{url}");
-        }
+        assert!(!can_be_led("sqlite:x") && !can_be_led("memory:") && !can_be_led("nope://a:1"));
+    }
+
+    #[test]
+    fn a_node_is_led_through_its_proxies() {
+        let links = Links::to(&["peers://127.0.0.1:1,127.0.0.1:2?secret-file=x".to_owned()], 1);
+        let [first, second] = &links.proxies[0][..] else { panic!("a proxy for each server") };
+        let (first, second) = (first.address(), second.address());
+        assert_eq!(links.url(0), format!("peers://{first},{second}?secret-file=x"));
     }
 }

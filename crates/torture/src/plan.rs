@@ -14,9 +14,8 @@ use crate::{ROLES, TortureSettings};
 /// Whom a fault hits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum FaultTarget {
-    /// Whoever leads that role then.
+    /// The leader of that role at that time.
     Leader(usize),
-    /// That node.
     Node(usize),
 }
 

@@ -41,7 +41,7 @@ impl NodeProcess {
     }
 }
 
-/// Not in the terminal's foreground group: Ctrl-C is for whoever started it, who then ends it. What the environment says
+/// Not in the terminal's foreground group: Ctrl-C is for the process that started it, which then ends it. What the environment says
 /// about stores is not for it.
 fn try_start(args: &[&str], log: &Path, output: Stdio) -> io::Result<(NodeProcess, Child)> {
     let mut command = Command::new("/proc/self/exe");

@@ -32,6 +32,7 @@ pub(crate) const NODES: usize = 2;
 /// The roles for which they stand: of these only safety is judged.
 const COMMAND: &str = "command";
 const CLIENT: &str = "client";
+pub(crate) const ROLES: [&str; 2] = [COMMAND, CLIENT];
 
 /// How often they act.
 const PAUSE: Duration = Duration::from_millis(10);

@@ -1,4 +1,4 @@
-//! A store that writes down every operation on a role register, before it is sent and when it is answered; and that can
+//! A store that writes down every operation on the register of a role or of a task, before it is sent and when it is answered; and that can
 //! drop hints: then its notifications vanish, and only they.
 
 use std::fmt;
@@ -9,7 +9,7 @@ use futures_util::stream::{BoxStream, StreamExt};
 use tenure::SharedStore;
 use tenure::clock::lease_nanos;
 use tenure::store::{
-    Entry, Fate, Key, Kind, Layer, Name, Outcome, Query, Signal, Store, StoreError, Version, Write,
+    Entry, Exchanged, Fate, Key, Kind, Layer, Name, Outcome, Query, Signal, Store, StoreError, Version, Write,
 };
 
 use crate::judge::{NoteKind, NoteWriter};
@@ -30,7 +30,7 @@ impl Recorder {
     }
 
     fn wrote(&self, write: &Write, called: u64, applied: Option<bool>) {
-        if write.key.kind() == Kind::Role {
+        if is_recorded(&write.key) {
             let (expect, put) = (
                 write.expect.map(version_text),
                 write.put.as_ref().map(|(version, _)| version_text(*version)),
@@ -40,19 +40,53 @@ impl Recorder {
     }
 
     fn read(&self, key: &Key, found: Option<&Entry>, called: u64) {
-        if key.kind() == Kind::Role {
+        if is_recorded(key) {
             let version = found.map(|entry| version_text(entry.version));
             self.pen.note(NoteKind::Read { register: key_text(key), version, called });
         }
     }
+
+    fn read_answered(&self, query: &Query, answer: &Result<Vec<Entry>, StoreError>, called: u64) {
+        let Ok(found) = answer else { return };
+        for key in &query.keys {
+            self.read(key, found.iter().find(|entry| entry.key == *key), called);
+        }
+    }
+
+    fn write_answered(&self, writes: &[Write], answer: &Result<Vec<Outcome>, StoreError>, called: u64) {
+        let outcomes = match answer {
+            Ok(outcomes) => outcomes,
+            Err(error) => {
+                if error.fate() == Fate::NotApplied {
+                    writes.iter().for_each(|write| self.wrote(write, called, Some(false)));
+                }
+                return;
+            }
+        };
+        for (write, outcome) in writes.iter().zip(outcomes) {
+            match outcome {
+                Outcome::Applied => self.wrote(write, called, Some(true)),
+                Outcome::Conflict(found) => {
+                    self.wrote(write, called, Some(false));
+                    self.read(&write.key, found.as_ref(), called);
+                }
+                Outcome::Failed(error) if error.fate() == Fate::Unknown => {}
+                Outcome::Failed(_) => self.wrote(write, called, Some(false)),
+            }
+        }
+    }
+}
+
+fn is_recorded(key: &Key) -> bool {
+    matches!(key.kind(), Kind::Role | Kind::Task)
 }
 
 /// A register of another life of the store is another register.
-fn key_text(key: &Key) -> String {
+pub(crate) fn key_text(key: &Key) -> String {
     format!("{key} of {:x}", key.epoch().get())
 }
 
-fn version_text(version: Version) -> String {
+pub(crate) fn version_text(version: Version) -> String {
     format!("{:016x}", version.get() >> 64)
 }
 
@@ -70,38 +104,26 @@ impl Layer for Recorder {
 
     async fn read(&self, namespace: &Name, query: &Query) -> Result<Vec<Entry>, StoreError> {
         let called = lease_nanos();
-        let found = self.inner.read(namespace, query).await?;
-        for key in &query.keys {
-            self.read(key, found.iter().find(|entry| entry.key == *key), called);
-        }
-        Ok(found)
+        let found = self.inner.read(namespace, query).await;
+        self.read_answered(query, &found, called);
+        found
+    }
+
+    async fn exchange(&self, namespace: &Name, writes: &[Write], query: &Query) -> Exchanged {
+        let called = lease_nanos();
+        writes.iter().for_each(|write| self.wrote(write, called, None));
+        let exchanged = self.inner.exchange(namespace, writes, query).await;
+        self.write_answered(writes, &exchanged.written, called);
+        self.read_answered(query, &exchanged.read, called);
+        exchanged
     }
 
     async fn write(&self, namespace: &Name, writes: &[Write]) -> Result<Vec<Outcome>, StoreError> {
         let called = lease_nanos();
         writes.iter().for_each(|write| self.wrote(write, called, None));
         let outcomes = self.inner.write(namespace, writes).await;
-        let outcomes = match outcomes {
-            Ok(outcomes) => outcomes,
-            Err(error) => {
-                if error.fate() == Fate::NotApplied {
-                    writes.iter().for_each(|write| self.wrote(write, called, Some(false)));
-                }
-                return Err(error);
-            }
-        };
-        for (write, outcome) in writes.iter().zip(&outcomes) {
-            match outcome {
-                Outcome::Applied => self.wrote(write, called, Some(true)),
-                Outcome::Conflict(found) => {
-                    self.wrote(write, called, Some(false));
-                    self.read(&write.key, found.as_ref(), called);
-                }
-                Outcome::Failed(error) if error.fate() == Fate::Unknown => {}
-                Outcome::Failed(_) => self.wrote(write, called, Some(false)),
-            }
-        }
-        Ok(outcomes)
+        self.write_answered(writes, &outcomes, called);
+        outcomes
     }
 
     fn watch(&self, namespace: &Name) -> BoxStream<'static, Signal> {

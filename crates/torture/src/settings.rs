@@ -43,7 +43,7 @@ impl TortureSettings {
         if wrong && !self.seed.is_multiple_of(2) { 3_600_000_000 } else { i64::from(wrong) * 5_000 }
     }
 
-    /// Whether tokens rise whatever a store of class C lost: if wall clocks agree, and nobody destroys data by hand.
+    /// Whether tokens rise whatever a store of class C lost: if wall clocks agree, and no person destroys data by hand.
     pub(crate) fn tokens_rise(&self) -> bool {
         let destroys = |kind: &FaultKind| kind.group() == FaultGroup::Destroy;
         self.wall_error() < 10_000 && !self.kinds.iter().any(destroys)

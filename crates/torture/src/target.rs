@@ -3,8 +3,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::judge::FaultScope;
-use crate::judge::InjectedFault;
+use crate::judge::{DataLoss, FaultScope, InjectedFault};
 use tenure::store::{Class, Description, Retry, SharedStore, StoreError};
 
 use crate::Error;
@@ -36,9 +35,13 @@ pub(crate) trait AttackedServer: Send {
     fn scope(&self, _: FaultKind) -> FaultScope {
         FaultScope::Store
     }
-    /// Whether what was just done may have lost what was acknowledged.
-    fn has_lost(&self, kind: FaultKind) -> bool {
-        kind == FaultKind::Failover || kind.group() == FaultGroup::Destroy
+    /// What was just done may have lost this of what was acknowledged.
+    fn loses(&self, kind: FaultKind) -> DataLoss {
+        match kind.group() {
+            FaultGroup::Destroy => DataLoss::Everything,
+            _ if kind == FaultKind::Failover => DataLoss::Newest,
+            _ => DataLoss::None,
+        }
     }
     /// Whether a read may show what was so a moment ago.
     fn reads_lag(&self) -> bool {
@@ -58,6 +61,8 @@ pub(crate) trait AttackedServer: Send {
 #[derive(Debug)]
 pub(crate) struct AttackOutcome {
     pub(crate) injected: InjectedFault,
+    /// When the servers had come to rest, if they may have lost something until then.
+    pub(crate) settled: Option<u64>,
     /// Whether it was the store that was attacked.
     pub(crate) of_store: bool,
     /// What it was to be and why it could not be, if it could not.
@@ -163,13 +168,18 @@ impl TargetStore {
                 std::thread::sleep(lasts);
             }
             heal(&mut **server, kind);
-            let (on, destroys) = (server.scope(kind), server.has_lost(kind));
+            let (on, loses) = (server.scope(kind), server.loses(kind));
             let (name, what) = match &struck {
                 Ok(()) => (kind.name(), format!("{} of the store", kind.name())),
                 Err(_) => (NOT_DONE, format!("{} of the store, which could not be done", kind.name())),
             };
-            let injected = InjectedFault { kind: name.into(), what, from, to: lease_now(), on, destroys };
-            AttackOutcome { injected, of_store: true, failed: struck.err().map(|why| (kind, why)) }
+            let injected = InjectedFault { kind: name.into(), what, from, to: lease_now(), on, loses };
+            AttackOutcome {
+                injected,
+                settled: None,
+                of_store: true,
+                failed: struck.err().map(|why| (kind, why)),
+            }
         })
         .await
     }
@@ -183,6 +193,12 @@ impl TargetStore {
     pub(crate) fn failovers(&self) -> Vec<u64> {
         let server = self.server.as_ref().map(|server| server.lock().unwrap_or_else(PoisonError::into_inner));
         server.map(|server| server.failovers()).unwrap_or_default()
+    }
+
+    /// Whether it may forget what it acknowledged without being told to.
+    pub(crate) fn can_forget(&self) -> bool {
+        let own = self.server.is_none() && self.class == Class::C;
+        (own || self.able.contains(&FaultKind::Failover)) && !self.reads_lag
     }
 
     pub(crate) fn server(&self) -> Option<Arc<Mutex<Box<dyn AttackedServer>>>> {

@@ -15,11 +15,8 @@ pub struct Beat {
     pub t: u64,
     /// What it works for.
     pub role: String,
-    /// On which node.
     pub node: String,
-    /// Under which token.
     pub token: u64,
-    /// The process.
     pub pid: u32,
 }
 

@@ -26,7 +26,7 @@ const ACTS_PER_WRITE: u32 = 5;
 /// How long work that winds down by itself takes.
 const WIND_DOWN: Duration = Duration::from_millis(120);
 
-/// Where fenced writes go: role, token. Whether one was taken is noted there, by whoever decides.
+/// Where fenced writes go: role, token. Whether one was taken is noted there, by the resource that decides.
 pub type Fence = Arc<dyn Fn(String, u64) -> BoxFuture<'static, ()> + Send + Sync>;
 
 /// A store whose role registers are watched, and that drops hints as long as that file exists.
@@ -124,7 +124,7 @@ async fn work(working: TenureWork, fence: Fence, winds_down: bool) {
         () = acts => {}
         () = working.lead.draining() => {}
     }
-    // Not at once, and not to be dropped either: whoever takes over must wait for it.
+    // Not at once, and not to be dropped either: the next leader must wait for it.
     working.wind_down();
 }
 

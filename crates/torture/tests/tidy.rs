@@ -1,5 +1,6 @@
-//! The tree stays readable: lengths, headers, words. An ordinary test, so that nobody has to remember.
+//! The tree stays readable: lengths, headers, words. An ordinary test, so that no author has to remember.
 
+use std::collections::HashSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -144,15 +145,22 @@ fn the_code_of_the_readme_and_of_the_guides_compiles() {
     }
 }
 
-/// The page without its code blocks: what they show is no link and no heading.
+/// The page without its comments and its code blocks: what they show is no link and no heading.
 fn prose(page: &str) -> String {
     let mut in_code = false;
+    let page = without_comments(page);
     let shown = page.lines().filter(|line| {
         let fence = line.trim_start().starts_with("```");
         in_code ^= fence;
         !in_code && !fence
     });
     shown.collect::<Vec<_>>().join("\n")
+}
+
+fn without_comments(page: &str) -> String {
+    let mut parts = page.split("<!--");
+    let first = parts.next().unwrap_or_default().to_owned();
+    parts.filter_map(|part| Some(part.split_once("-->")?.1)).fold(first, |shown, part| shown + part)
 }
 
 /// What the links of a page lead to.
@@ -272,26 +280,163 @@ fn every_page_and_every_decision_is_in_the_book_once() {
     report(&faults);
 }
 
-/// Each cell of the threat model names tests, and they are there.
+/// Every Rust file, as one text.
+fn sources() -> String {
+    files(&[".rs"]).into_iter().map(|(_, text)| text).collect()
+}
+
+/// The rows of the table that begins with this heading, and the cells of each.
+fn table<'a>(text: &'a str, heading: &str) -> Vec<Vec<&'a str>> {
+    let rows = text.lines().skip_while(|line| !line.starts_with(heading)).skip(2);
+    let rows: Vec<&str> = rows.take_while(|line| line.starts_with('|')).collect();
+    assert!(!rows.is_empty(), "there is no table {heading:?}");
+    rows.into_iter().map(|row| row.trim_matches('|').split(" | ").map(str::trim).collect()).collect()
+}
+
+/// Every function of the tree; a test that a macro repeats for each store is one too.
+fn function_names() -> HashSet<String> {
+    let name =
+        |rest: &str| rest.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').next().map(str::to_owned);
+    files(&[".rs"])
+        .iter()
+        .flat_map(|(_, text)| text.split("fn ").skip(1).filter_map(name).collect::<Vec<_>>())
+        .collect()
+}
+
+/// Settings of servers and metrics that are as long as the name of a test.
+fn is_setting(name: &str) -> bool {
+    ["innodb_", "idle_in_", "tenure_"].iter().any(|beginning| name.starts_with(beginning))
+}
+
+/// A test that is renamed takes the pages along that name it: the bugs, the decisions, the threat model.
 #[test]
-fn every_attacker_has_tests_that_there_are() {
-    let text = fs::read_to_string(root().join("SECURITY.md")).expect("SECURITY.md is there");
-    let sources: String = files(&[".rs"]).into_iter().map(|(_, text)| text).collect();
-    let table = text.lines().skip_while(|line| !line.starts_with("| attacker")).skip(2);
-    let rows: Vec<&str> = table.take_while(|line| line.starts_with('|')).collect();
-    assert!(!rows.is_empty(), "the threat model is there");
+fn every_test_that_a_page_names_is_there() {
+    let known = function_names();
     let mut faults = Vec::new();
-    for row in rows {
-        let cells: Vec<&str> = row.trim_matches('|').split(" | ").collect();
+    for (path, text) in files(&[".md"]) {
+        let prose = prose(&text);
+        let spans = prose.split('`').skip(1).step_by(2);
+        let is_name =
+            |span: &&str| span.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_');
+        let tests = spans.filter(is_name).filter(|name| name.matches('_').count() > 3 && !is_setting(name));
+        let missing = tests.filter(|name| !known.contains(*name));
+        faults.extend(missing.map(|name| format!("{path}: there is no test {name}")));
+    }
+    report(&faults);
+}
+
+/// The sections of a page, each with its heading.
+fn sections(page: &str) -> Vec<String> {
+    let mut found: Vec<String> = Vec::new();
+    let mut in_code = false;
+    for line in page.lines() {
+        in_code ^= line.trim_start().starts_with("```");
+        if !in_code && line.starts_with('#') {
+            found.push(String::new());
+        }
+        if let Some(section) = found.last_mut() {
+            section.push_str(line);
+            section.push('\n');
+        }
+    }
+    found
+}
+
+/// Each section of a page for users ends with a comment that names what shows it: tests, or files of tests or benches. A section
+/// that only leads to others, or gives advice, says that there is nothing to show.
+#[test]
+fn every_section_of_a_page_names_what_shows_it() {
+    let known = function_names();
+    let mut faults = Vec::new();
+    let of_users = |path: &str| path == "README.md" || path.starts_with("docs/");
+    for (path, text) in pages().into_iter().filter(|(path, _)| of_users(path)) {
+        for section in sections(&text) {
+            let heading = section.lines().next().unwrap_or_default();
+            let Some((_, rest)) = section.rsplit_once("<!-- ") else {
+                faults.push(format!("{path}: {heading}: which tests show this? <!-- shown by: … -->"));
+                continue;
+            };
+            let (comment, after) = rest.split_once("-->").unwrap_or((rest, ""));
+            let names =
+                comment.trim().strip_prefix("shown by: ").map(|names| names.split(',').map(str::trim));
+            if !after.trim().is_empty() || (names.is_none() && comment.trim() != "nothing to show") {
+                faults.push(format!("{path}: {heading}: it does not end with what shows it"));
+            }
+            let missing = names
+                .into_iter()
+                .flatten()
+                .filter(|name| !known.contains(*name) && !root().join(name).exists());
+            faults.extend(missing.map(|name| format!("{path}: {heading}: there is no {name}")));
+        }
+    }
+    report(&faults);
+}
+
+/// Each cell of the threat model names tests.
+#[test]
+fn every_attacker_has_tests() {
+    let text = fs::read_to_string(root().join("SECURITY.md")).expect("SECURITY.md is there");
+    let mut faults = Vec::new();
+    for cells in table(&text, "| attacker") {
         let shown = cells.last().copied().unwrap_or_default();
-        let names: Vec<&str> =
-            shown.split('`').skip(1).step_by(2).filter(|name| name.contains('_')).collect();
-        let missing = names.iter().filter(|name| !sources.contains(&format!("fn {name}(")));
-        faults.extend(missing.map(|name| format!("SECURITY.md: there is no test {name}")));
-        if names.is_empty() {
+        if !shown.split('`').skip(1).step_by(2).any(|name| name.contains('_')) {
             faults.push(format!("SECURITY.md: {} has no test", cells[0]));
         }
     }
+    report(&faults);
+}
+
+/// What the pages of proof call a mutant is one.
+#[test]
+fn every_mutant_that_shows_a_promise_is_there() {
+    let read = |page: &str| fs::read_to_string(root().join(page)).expect("the page is there");
+    let mutants = read("crates/core/src/mutant.rs") + &read("crates/sim/src/faults.rs");
+    let pages = [
+        "SAFETY.md",
+        "docs/bugs.md",
+        "docs/evidence.md",
+        "docs/explanation/classes.md",
+        "docs/explanation/proof.md",
+    ];
+    let mut faults = Vec::new();
+    for page in pages {
+        let text = read(page);
+        // Where a line speaks of mutants, names like Rust's types are theirs, or those of the simulator's faults.
+        let lines = text.lines().filter(|line| line.contains("mutant"));
+        let spans = lines.flat_map(|line| line.split('`').skip(1).step_by(2));
+        let is_mutant = |name: &&str| {
+            name.starts_with(|c: char| c.is_ascii_uppercase())
+                && name.chars().all(char::is_alphanumeric)
+                && name.chars().any(char::is_lowercase)
+        };
+        let missing = spans.filter(is_mutant).filter(|name| !mutants.contains(&format!("\n    {name},\n")));
+        faults.extend(missing.map(|name| format!("{page}: there is no mutant {name}")));
+    }
+    report(&faults);
+}
+
+/// Each cell of the promises by class has a note, each note is there, and the invariants that it names are checked.
+#[test]
+fn every_promise_by_class_has_a_check_that_there_is() {
+    let text = fs::read_to_string(root().join("docs/explanation/classes.md")).expect("the page is there");
+    let (_, notes) = text.split_once("Shown by:").expect("the notes are there");
+    let notes = notes.split("\n## ").next().unwrap_or_default();
+    let mut faults = Vec::new();
+    for cells in table(&text, "| | A and B") {
+        for cell in &cells[1..] {
+            let mark =
+                cell.chars().last().and_then(|mark| "⁰¹²³⁴⁵⁶⁷⁸⁹".chars().position(|digit| digit == mark));
+            let number = mark.map(|mark| if cell.ends_with("¹⁰") { 10 } else { mark });
+            let noted = number.is_some_and(|number| notes.contains(&format!("\n{number}. ")));
+            if !noted && !cell.ends_with("(nothing to check)") {
+                faults.push(format!("docs/explanation/classes.md: {}: {cell:?} has no check", cells[0]));
+            }
+        }
+    }
+    let sources = sources();
+    let shown = notes.split_whitespace().collect::<Vec<_>>().join(" ");
+    let named = shown.split('*').skip(1).step_by(2).filter(|name| !sources.contains(&format!("\"{name}\"")));
+    faults.extend(named.map(|name| format!("docs/explanation/classes.md: no check is called {name:?}")));
     report(&faults);
 }
 

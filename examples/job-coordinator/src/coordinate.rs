@@ -58,7 +58,7 @@ async fn sessions(operator: &Operator) -> Result<(Vec<String>, BTreeSet<String>)
 }
 
 /// What was assigned to a session that is over waits again. The node may be frozen, and wake: it can mark as done only
-/// what is still assigned to it. A row that somebody holds at this moment is left for the next round.
+/// what is still assigned to it. A row that a transaction holds at this moment is left for the next round.
 async fn recover(transaction: &Transaction<'_>, present: &BTreeSet<String>) -> Result<(), Fault> {
     let present: Vec<&String> = present.iter().collect();
     transaction

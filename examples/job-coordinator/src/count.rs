@@ -1,4 +1,4 @@
-//! What the leader counts by the clock: how many jobs there are of each state. A tick is started once, whoever leads.
+//! What the leader counts by the clock: how many jobs there are of each state. A tick is started once, whichever node leads.
 
 use std::time::Duration;
 

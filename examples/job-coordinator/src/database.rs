@@ -7,7 +7,7 @@ use tokio_postgres::{Client, NoTls};
 /// What can go wrong, told as it is.
 pub(crate) type Fault = Box<dyn Error + Send + Sync>;
 
-/// Makes the tables, once, whoever comes first.
+/// Makes the tables, once; the first node does.
 pub(crate) async fn prepare(url: &str) -> Result<(), Fault> {
     let mut client = connect(url).await?;
     let mut transaction = client.transaction().await?;
@@ -18,7 +18,7 @@ pub(crate) async fn prepare(url: &str) -> Result<(), Fault> {
     Ok(transaction.commit().await?)
 }
 
-/// A connection of its own. Whoever is frozen within a transaction holds its rows: the server does not wait for that.
+/// A connection of its own. A node that is frozen within a transaction holds its rows: the server does not wait for that.
 pub(crate) async fn connect(url: &str) -> Result<Client, Fault> {
     let (client, connection) = tokio_postgres::connect(url, NoTls).await?;
     tokio::spawn(connection);

@@ -31,7 +31,7 @@ async fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
     let ttl = std::env::var("TTL_MS").ok().and_then(|text| text.parse().ok()).unwrap_or(5000);
     database::prepare(&url).await?;
 
-    // The session is the identity of this process: jobs are assigned to it, and to nobody else of this name.
+    // The session is the identity of this process: jobs are assigned to it, and to no other process of this name.
     let (sender, session) = watch::channel(None::<SessionId>);
     let node = Node::builder(url.clone()).name(name).ttl(Duration::from_millis(ttl));
     let node = node.listen(move |event| match &event.kind {

@@ -63,13 +63,13 @@ async fn leader(client: &Client) -> String {
         {
             return node;
         }
-        assert!(begun.elapsed() < PATIENCE, "nobody leads");
+        assert!(begun.elapsed() < PATIENCE, "no node leads");
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
 }
 
 #[tokio::test]
-async fn every_job_is_done_once_or_buried_whoever_is_killed() {
+async fn every_job_is_done_once_or_buried_whichever_node_is_killed() {
     let server = Postgres::start(&["shared_buffers=16MB"]);
     let url = server.admin_url();
     let (client, connection) = tokio_postgres::connect(&url, NoTls).await.unwrap();
@@ -82,7 +82,7 @@ async fn every_job_is_done_once_or_buried_whoever_is_killed() {
         let insert = "INSERT INTO jobs (kind) SELECT $1 FROM generate_series(1, $2::bigint)";
         client.execute(insert, &[&kind, &i64::from(count)]).await.unwrap();
     }
-    // In the middle of it the leader dies, then somebody who does not lead, and then somebody is frozen who wakes later.
+    // In the middle of it the leader dies, then a node that does not lead, and then a node is frozen that wakes later.
     let mut frozen = None;
     for (leading, dies) in [(true, true), (false, true), (false, false)] {
         let done = number(&client, "SELECT count(*) FROM effects").await;
@@ -99,7 +99,7 @@ async fn every_job_is_done_once_or_buried_whoever_is_killed() {
         members.push((name.clone(), Member::start(&url, &format!("{name}-again"))));
     }
     until(&client, "SELECT count(*) FROM jobs WHERE state <> 'done'", |open| open == 0).await;
-    let woken = frozen.expect("somebody was frozen");
+    let woken = frozen.expect("a node was frozen");
     woken.signal("-CONT");
     members.push(("woken".to_owned(), woken));
     client.execute("INSERT INTO jobs (kind) SELECT 'ok' FROM generate_series(1, 10)", &[]).await.unwrap();
@@ -135,7 +135,7 @@ async fn stops_cleanly(client: &Client, members: Vec<(String, Member)>) {
 
 /// A frozen worker may hold the row of its job: that keeps no other job of a dead node waiting.
 #[tokio::test]
-async fn a_row_that_somebody_holds_holds_up_no_other() {
+async fn a_row_that_a_transaction_holds_holds_up_no_other() {
     let server = Postgres::start(&["shared_buffers=16MB"]);
     let url = server.admin_url();
     let (mut client, connection) = tokio_postgres::connect(&url, NoTls).await.unwrap();
@@ -166,7 +166,7 @@ async fn a_former_leader_is_refused_by_the_fence() {
     tokio::spawn(connection);
     let member = Member::start(&url, "a");
     until(&client, "SELECT count(*) FROM tenure_fence", |count| count == 1).await;
-    // Somebody with a much higher token was here: this leader is a former one.
+    // A node with a much higher token was here: this leader is a former one.
     client.execute("UPDATE tenure_fence SET token = 1000", &[]).await.unwrap();
     client.execute("INSERT INTO jobs (kind) VALUES ('ok')", &[]).await.unwrap();
     let token = "SELECT max(((value::jsonb)->>'token')::bigint) FROM tenure_registers WHERE kind = 'role'";

@@ -2,13 +2,15 @@
 
 use std::collections::BTreeSet;
 
-use super::keys::{Keys, named};
+use super::keys::Keys;
 use super::messages::{Compare, Op, OpAnswer, Range, Txn, TxnAnswer};
+use super::rows::Look;
 use super::{STORE, connection};
 use connection::{Effect, Members, path};
 use tenure_store::kit::packed::{entry, pack, replaceable};
+use tenure_store::kit::paths::register_path;
 use tenure_store::kit::rules::{WriteDecision, decide, refused_outright};
-use tenure_store::{Name, Outcome, StoreError, Write};
+use tenure_store::{Exchanged, Name, Outcome, Query, StoreError, Write};
 
 /// Writes in one transaction. etcd takes 128 operations (`--max-txn-ops`), and counts with those of the outer transaction the
 /// most that one inner transaction has, which is two.
@@ -50,6 +52,40 @@ pub(super) async fn write(
         failed = failed.or(answer.err());
     }
     outcomes.into_iter().map(|outcome| outcome.unwrap_or_else(silent)).collect()
+}
+
+/// Carries out a small batch and reads, in one transaction of which each write is one of its own. None: it does not fit in one.
+pub(super) async fn exchange(
+    members: &Members,
+    keys: &Keys,
+    namespace: &Name,
+    writes: &[Write],
+    query: &Query,
+) -> Option<Exchanged> {
+    let look = Look::new(keys, namespace, query);
+    let plain = writes.iter().all(|write| refused_outright(STORE, write).is_none());
+    let sent: Vec<usize> = (0..writes.len()).collect();
+    let fits = parts(writes, &sent).len() == 1 && writes.len() + look.ranges.len() <= ITEMS;
+    if !plain || !fits {
+        return None;
+    }
+    let items = writes.iter().enumerate().map(|(place, write)| Op::Txn(item(keys, namespace, place, write)));
+    let ranges = look.ranges.iter().cloned().map(Op::Range);
+    let question = Txn { success: items.chain(ranges).collect(), ..Txn::default() };
+    let answer =
+        members.ask_latest(Effect::Writes, path::TXN, &question, |answer: &TxnAnswer| answer.header).await;
+    let mut answers = match answer {
+        Ok(answer) => answer.responses,
+        Err(error) => return Some(Exchanged::failed(&error)),
+    };
+    if answers.len() != writes.len() + look.ranges.len() {
+        let error = StoreError::unknown(STORE, "the server left parts of a question unanswered");
+        return Some(Exchanged::failed(&error));
+    }
+    let found = look.found(answers.split_off(writes.len()));
+    let told = answers.into_iter().map(|answer| answer.response_txn.unwrap_or_default());
+    let outcomes = writes.iter().zip(told).map(|(write, answer)| outcome(write, &answer)).collect();
+    Some(Exchanged { written: Ok(outcomes), read: Ok(found) })
 }
 
 /// Which writes go together: not too many, not too long, and none on the same key, which etcd refuses.
@@ -95,14 +131,16 @@ fn item(keys: &Keys, namespace: &Name, place: usize, write: &Write) -> Txn {
     };
     let change = match (&write.put, write.expect) {
         (Some((version, value)), _) => {
-            Some(Op::Put { key: key.as_str().into(), value: pack(*version, value).into() })
+            Some(Op::Put { key: key.as_str().into(), value: pack(*version, value).into(), lease: None })
         }
         (None, Some(_)) => Some(Op::Delete { key: key.as_str().into() }),
         (None, None) => None,
     };
-    let notify = write
-        .notify
-        .then(|| Op::Put { key: keys.change(place).into(), value: named(namespace, &write.key).into() });
+    let notify = write.notify.then(|| Op::Put {
+        key: keys.change(place).into(),
+        value: register_path(namespace, &write.key).into(),
+        lease: None,
+    });
     Txn {
         compare,
         success: change.into_iter().chain(notify).collect(),

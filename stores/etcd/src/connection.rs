@@ -31,6 +31,9 @@ pub(super) mod path {
     pub(in super::super) const MEMBERS: &str = "/v3/cluster/member/list";
     pub(in super::super) const STATUS: &str = "/v3/maintenance/status";
     pub(in super::super) const ALARM: &str = "/v3/maintenance/alarm";
+    pub(in super::super) const LEASE_GRANT: &str = "/v3/lease/grant";
+    pub(in super::super) const LEASE_KEEP_ALIVE: &str = "/v3/lease/keepalive";
+    pub(in super::super) const LEASE_REVOKE: &str = "/v3/lease/revoke";
     pub(super) const AUTHENTICATE: &str = "/v3/auth/authenticate";
 }
 
@@ -358,7 +361,7 @@ async fn log_in(
 
 /// Nothing but the login was tried.
 fn before(failure: &Failure) -> Failure {
-    Failure { error: error::before_anything(&failure.error), then: failure.then }
+    Failure { error: failure.error.clone().only_looked(), then: failure.then }
 }
 
 /// A member without a leader says so at once, and ends its streams, instead of keeping everything waiting.

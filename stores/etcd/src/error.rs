@@ -1,6 +1,6 @@
 //! What etcd and the network complain about: what may be assumed, and what to do.
 
-use tenure_store::kit::http::{HttpAnswer, HttpError};
+use tenure_store::kit::http::{self, HttpAnswer, HttpError};
 use tenure_store::{Fate, StoreError};
 
 use super::STORE;
@@ -27,27 +27,20 @@ pub(super) enum Then {
 /// No answer came.
 pub(super) fn unanswered(place: &str, error: &HttpError) -> Failure {
     let error = match error {
-        HttpError::Unsent(why) => StoreError::not_applied(
-            STORE,
-            format!("{place} cannot be reached ({why}): see whether it runs and listens there"),
-        ),
         HttpError::Lost(why) if why.contains("fatal alert") => StoreError::unknown(
             STORE,
             format!(
                 "{place} refuses the encryption ({why}): if it asks for a certificate, add cert= and key= to the URL"
             ),
         ),
-        HttpError::Lost(why) => {
-            StoreError::unknown(STORE, format!("{place} broke off ({why}): look whether it was written"))
-        }
+        _ => error.to_store_error(STORE, place),
     };
     Failure { error, then: Then::AskAnother }
 }
 
 /// No answer came in time.
 pub(super) fn late(place: &str, waited: std::time::Duration) -> Failure {
-    let message = format!("{place} did not answer within {waited:?}: look whether it was written");
-    Failure { error: StoreError::unknown(STORE, message), then: Then::AskAnother }
+    Failure { error: http::late(STORE, place, waited), then: Then::AskAnother }
 }
 
 /// An answer that is not the one that was asked for.
@@ -180,12 +173,6 @@ pub(super) fn of_message(place: &str, told: &str) -> Failure {
 /// Whether the server has no users at all.
 pub(super) fn says_without_users(answer: &HttpAnswer) -> bool {
     Refusal::read(&answer.body).is_some_and(|told| told.contains("authentication is not enabled"))
-}
-
-/// It was proven before that nothing happened, or only looking was tried: nothing will.
-pub(super) fn before_anything(error: &StoreError) -> StoreError {
-    let seen = StoreError::not_applied(STORE, error.message().to_owned());
-    seen.permanent_if(error.retry() == tenure_store::Retry::Never)
 }
 
 #[cfg(test)]

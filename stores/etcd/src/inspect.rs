@@ -41,16 +41,14 @@ pub(super) async fn describe(
         remarks.push(format!("changes are found at the next beat only, because watching failed: {why}"));
     }
     remarks.extend(settings.warning().map(str::to_owned));
-    Ok(Description {
+    let mut described = Description::new(
         class,
-        identity: format!("etcd:{:016x}:{}", facts.header.cluster_id, settings.prefix),
-        about: facts.about(settings),
-        notifies: *state == ListenerState::Works,
-        process_liveness_locks: false,
-        connection_liveness_locks: false,
-        file: None,
-        remarks,
-    })
+        format!("etcd:{:016x}:{}", facts.header.cluster_id, settings.prefix),
+        facts.about(settings),
+    );
+    described.notifies = *state == ListenerState::Works;
+    described.remarks = remarks;
+    Ok(described)
 }
 
 impl Facts {

@@ -11,6 +11,7 @@
 //! etcd lets no key be put twice, so that there are never more of them than writes in a transaction; no name of a namespace
 //! begins with an underscore.
 
+use tenure_store::kit::paths::{kind_path, register_path};
 use tenure_store::{Epoch, Key, Kind, Name};
 
 /// The keys under one prefix.
@@ -31,12 +32,12 @@ impl Keys {
 
     /// What the keys of all registers of a kind begin with.
     pub(super) fn kind(&self, namespace: &Name, epoch: Epoch, kind: Kind) -> String {
-        format!("{}/{namespace}/{}/{}/", self.prefix, epoch.get(), kind.as_str())
+        self.all() + &kind_path(namespace, epoch, kind)
     }
 
     /// The key of a register.
     pub(super) fn register(&self, namespace: &Name, key: &Key) -> String {
-        format!("{}{}", self.kind(namespace, key.epoch(), key.kind()), key.name())
+        self.all() + &register_path(namespace, key)
     }
 
     /// What all keys begin with that watches look at.
@@ -48,25 +49,6 @@ impl Keys {
     pub(super) fn change(&self, place: usize) -> String {
         format!("{}{place:03}", self.changes())
     }
-}
-
-/// A register, as a change names it.
-pub(super) fn named(namespace: &Name, key: &Key) -> String {
-    format!("{namespace}/{}/{}/{}", key.epoch().get(), key.kind().as_str(), key.name())
-}
-
-/// Undoes [`named`]; nothing if this version cannot have written it.
-pub(super) fn read_change(text: &[u8]) -> Option<(Name, Key)> {
-    let slash = text.iter().position(|byte| *byte == b'/')?;
-    let namespace = Name::new(std::str::from_utf8(&text[..slash]).ok()?).ok()?;
-    Some((namespace, read_name(&text[slash + 1..])?))
-}
-
-/// The register that the end of a key names; nothing if this version cannot have written it.
-pub(super) fn read_name(text: &[u8]) -> Option<Key> {
-    let (epoch, rest) = std::str::from_utf8(text).ok()?.split_once('/')?;
-    let (kind, name) = rest.rsplit_once('/')?;
-    Key::from_parts(Epoch::new(epoch.parse().ok()?), kind.parse().ok()?, name).ok()
 }
 
 #[cfg(test)]
@@ -81,22 +63,5 @@ mod tests {
         assert_eq!(keys.register(&space, &Key::Cluster), "tenure/a.b/0/cluster/cluster");
         assert_eq!(keys.kind(&space, Epoch::new(7), Kind::Role), "tenure/a.b/7/role/");
         assert_eq!(keys.change(7), "tenure/_changed/007");
-        assert_eq!(named(&space, &control), "a.b/7/control/role/r");
-    }
-
-    #[test]
-    fn changes_name_a_register_and_strange_ones_none() {
-        for kind in Kind::ALL {
-            let name = if kind == Kind::Session { "0".repeat(32) } else { "cluster".to_owned() };
-            let epoch = if kind == Kind::Cluster { Epoch::new(0) } else { Epoch::new(7) };
-            let key = Key::from_parts(epoch, kind, &name).unwrap();
-            let space = Name::new("s").unwrap();
-            assert_eq!(read_change(named(&space, &key).as_bytes()), Some((space, key)));
-        }
-        for strange in
-            ["", "s", "s/7", "s/7/role", "s/7/what/r", "s/x/role/r", "s/7/role/r/", " s/7/role/r", "7/role/r"]
-        {
-            assert_eq!(read_change(strange.as_bytes()), None, "{strange}");
-        }
     }
 }

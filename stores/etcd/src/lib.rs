@@ -13,6 +13,7 @@
 mod batch;
 mod connection;
 mod error;
+mod guard;
 mod inspect;
 mod keys;
 mod listener;
@@ -24,129 +25,92 @@ mod settings;
 use std::fmt;
 use std::sync::Arc;
 
-use async_trait::async_trait;
-use futures_util::stream::BoxStream;
+pub use self::guard::{EtcdGuard, GUARD_BACKEND};
 
 use self::connection::Members;
 use self::keys::Keys;
 use self::listener::EtcdListener;
 use self::settings::EtcdSettings;
+use tenure_store::kit::handle::{Server, ServerHandle};
 use tenure_store::kit::listener::ListenerHandle;
-use tenure_store::kit::rules::check_batch;
 use tenure_store::kit::thread::ConnectionThread;
 use tenure_store::kit::watches::Watches;
 use tenure_store::{
-    Backend, Description, Entry, Name, Opening, Outcome, Query, Signal, Store, StoreError, Write,
+    Backend, Description, Entry, Exchanged, Name, Opening, Outcome, Query, ServersInUrl, StoreError, Write,
 };
 
 const STORE: &str = "etcd";
 
 /// A handle on the registers in an etcd cluster.
-pub struct Etcd {
+///
+/// `etcd://USER:PASSWORD@HOST:PORT,HOST:PORT,HOST:PORT/PREFIX`, `etcds://` for TLS; with the parameters `timeout`, `ca`,
+/// `cert`, `key`.
+pub type Etcd = ServerHandle<EtcdServer>;
+
+/// How an etcd cluster is asked.
+#[expect(missing_debug_implementations, reason = "its client shows passwords")]
+pub struct EtcdServer {
     members: Arc<Members>,
     keys: Keys,
-    listener: Arc<ListenerHandle>,
-    watches: Arc<Watches>,
-    thread: ConnectionThread,
+    listener: ListenerHandle,
 }
 
 /// This store, by its URLs.
-pub const BACKEND: Backend = Backend {
-    name: STORE,
-    product: "etcd",
-    schemes: &["etcd", "etcds"],
-    usage: "etcd://HOST,HOST,HOST",
-    in_process: false,
-    native_notifications: true,
-    setup: Some(schema::setup),
-    read: |url, _| Opening::checked(url, |url| Ok(EtcdSettings::parse(url)?.warning()), Etcd::open),
-};
+pub const BACKEND: Backend =
+    Backend::new(STORE, "etcd", &["etcd", "etcds"], "etcd://HOST,HOST,HOST", |url, _| {
+        Opening::checked(url, |url| Ok(EtcdSettings::parse(url)?.warning()), Etcd::open)
+    })
+    .with_setup(schema::setup)
+    .with_servers(ServersInUrl::several(&["etcd"], 2379));
 
-impl Etcd {
-    /// Prepares a handle on the cluster whose members a URL names; nothing is connected before the first operation.
-    ///
-    /// `etcd://USER:PASSWORD@HOST:PORT,HOST:PORT,HOST:PORT/PREFIX`, `etcds://` for TLS; with the parameters `timeout`, `ca`,
-    /// `cert`, `key`.
-    ///
-    /// # Errors
-    /// If the URL cannot be read, a certificate neither, or the process has no threads left. No message shows the URL.
-    pub fn open(url: &str) -> Result<Self, StoreError> {
+impl fmt::Display for EtcdServer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.members.settings.fmt(f)
+    }
+}
+
+impl Server for EtcdServer {
+    const STORE: &'static str = STORE;
+
+    fn open(url: &str, watches: &Arc<Watches>, thread: &ConnectionThread) -> Result<Self, StoreError> {
         let settings = Arc::new(EtcdSettings::parse(url)?);
-        let (keys, watches) = (Keys::new(&settings.prefix), Arc::new(Watches::default()));
+        let keys = Keys::new(&settings.prefix);
         let members = Arc::new(Members::new(settings, watches.clone())?);
         let listen = EtcdListener { members: members.clone(), keys: keys.clone(), watches: watches.clone() };
         let (listener, listen) = ListenerHandle::new(watches.clone(), listen);
-        let thread = ConnectionThread::open(STORE)?;
         thread.spawn(listen);
-        Ok(Self { members, keys, listener: Arc::new(listener), watches, thread })
+        Ok(Self { members, keys, listener })
     }
-}
 
-/// A watch that outlives its store would wait for ever.
-impl Drop for Etcd {
-    fn drop(&mut self) {
-        self.watches.close();
-    }
-}
-
-impl fmt::Debug for Etcd {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Etcd")
-            .field("settings", &self.members.settings)
-            .field("thread", &self.thread)
-            .finish_non_exhaustive()
-    }
-}
-
-impl fmt::Display for Etcd {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(&self.members.settings, f)
-    }
-}
-
-#[async_trait]
-impl Store for Etcd {
     async fn read(&self, namespace: &Name, query: &Query) -> Result<Vec<Entry>, StoreError> {
-        if query.keys.is_empty() && query.kinds.is_empty() {
-            return self.thread.check_open().map(|()| Vec::new());
-        }
-        let (members, keys) = (self.members.clone(), self.keys.clone());
-        let (namespace, query) = (namespace.clone(), query.clone());
-        self.thread.run(async move { rows::read(&members, &keys, &namespace, &query).await }).await
+        rows::read(&self.members, &self.keys, namespace, query).await
     }
 
     async fn write(&self, namespace: &Name, writes: &[Write]) -> Result<Vec<Outcome>, StoreError> {
-        check_batch(STORE, writes)?;
-        let (members, keys) = (self.members.clone(), self.keys.clone());
-        let (namespace, writes) = (namespace.clone(), writes.to_vec());
-        self.thread.run(async move { Ok(batch::write(&members, &keys, &namespace, &writes).await) }).await
+        Ok(batch::write(&self.members, &self.keys, namespace, writes).await)
     }
 
-    fn watch(&self, namespace: &Name) -> BoxStream<'static, Signal> {
-        let watch = self.watches.watch(namespace);
+    async fn exchange(&self, namespace: &Name, writes: &[Write], query: &Query) -> Exchanged {
+        match batch::exchange(&self.members, &self.keys, namespace, writes, query).await {
+            Some(exchanged) => exchanged,
+            None => Exchanged::of_two(self.write(namespace, writes), self.read(namespace, query)).await,
+        }
+    }
+
+    fn listen(&self, _: &Name) {
         self.listener.open();
-        watch
     }
 
     async fn describe(&self) -> Result<Description, StoreError> {
-        let (members, keys, listener) = (self.members.clone(), self.keys.clone(), self.listener.clone());
-        self.thread
-            .run(async move {
-                let state = listener.state_within(members.settings.timeout).await;
-                inspect::describe(&members, &keys, &state).await
-            })
-            .await
-    }
-
-    async fn close(&self) {
-        self.watches.close();
-        self.thread.close().await;
+        let state = self.listener.state_within(self.members.settings.timeout).await;
+        inspect::describe(&self.members, &self.keys, &state).await
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use tenure_store::Store;
 
     #[tokio::test]
     async fn without_a_server_everything_fails_at_once_and_is_proven() {

@@ -10,10 +10,11 @@ use tokio::time::timeout;
 
 use super::connection::{Members, path};
 use super::error::{self, Failure, Then};
-use super::keys::{Keys, read_change};
+use super::keys::Keys;
 use super::messages::{Event, Range, Watch, WatchLine};
 use tenure_store::kit::http::Lines;
 use tenure_store::kit::listener::Listen;
+use tenure_store::kit::paths::read_path;
 use tenure_store::kit::servers::Choice;
 use tenure_store::kit::watches::Watches;
 use tenure_store::{Signal, StoreError};
@@ -84,7 +85,7 @@ impl EtcdListener {
     /// What this version cannot have written is another program's, and means nothing.
     fn tell(&self, event: &Event) {
         let put = event.kind.as_deref().is_none_or(|kind| kind == "PUT");
-        if let Some((namespace, key)) = read_change(&event.kv.value.0).filter(|_| put) {
+        if let Some((namespace, key)) = read_path(&event.kv.value.0).filter(|_| put) {
             self.watches.send(&namespace, &Signal::Changed(key));
         }
     }

@@ -87,7 +87,12 @@ pub(super) enum Op {
     #[serde(rename = "request_range")]
     Range(Range),
     #[serde(rename = "request_put")]
-    Put { key: Blob, value: Blob },
+    Put {
+        key: Blob,
+        value: Blob,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        lease: Option<String>,
+    },
     #[serde(rename = "request_delete_range")]
     Delete { key: Blob },
     #[serde(rename = "request_txn")]
@@ -104,6 +109,10 @@ pub(super) struct Range {
     pub(super) limit: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) revision: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) sort_order: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) sort_target: Option<&'static str>,
 }
 
 impl Range {
@@ -118,6 +127,36 @@ impl Range {
     }
 }
 
+/// A lease is asked for, for so many seconds.
+#[derive(Debug, Serialize)]
+pub(super) struct Grant {
+    #[serde(rename = "TTL")]
+    pub(super) ttl: String,
+}
+
+/// Which lease is meant.
+#[derive(Debug, Serialize)]
+pub(super) struct OfLease {
+    #[serde(rename = "ID")]
+    pub(super) id: String,
+}
+
+/// A lease, and how many seconds it has; none if it is gone.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct LeaseAnswer {
+    #[serde(rename = "ID")]
+    pub(super) id: String,
+    #[serde(rename = "TTL", deserialize_with = "number")]
+    pub(super) ttl: u64,
+}
+
+/// The answer to a renewal of a lease.
+#[derive(Debug, Deserialize)]
+pub(super) struct KeptAlive {
+    pub(super) result: LeaseAnswer,
+}
+
 /// What every answer begins with.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 pub(super) struct Header {
@@ -127,7 +166,6 @@ pub(super) struct Header {
     pub(super) revision: u64,
 }
 
-/// The answer to a [`Txn`].
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct TxnAnswer {
@@ -136,7 +174,6 @@ pub(super) struct TxnAnswer {
     pub(super) responses: Vec<OpAnswer>,
 }
 
-/// The answer to an [`Op`].
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct OpAnswer {
@@ -144,7 +181,6 @@ pub(super) struct OpAnswer {
     pub(super) response_txn: Option<TxnAnswer>,
 }
 
-/// The answer to a [`Range`].
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct RangeAnswer {
@@ -152,12 +188,13 @@ pub(super) struct RangeAnswer {
     pub(super) kvs: Vec<KeyValue>,
 }
 
-/// A key and its value.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct KeyValue {
     pub(super) key: Blob,
     pub(super) value: Blob,
+    #[serde(deserialize_with = "number")]
+    pub(super) create_revision: u64,
 }
 
 /// A watch is asked for.
@@ -166,7 +203,6 @@ pub(super) struct Watch {
     pub(super) create_request: Range,
 }
 
-/// One line of a watch.
 #[derive(Debug, Deserialize)]
 pub(super) struct WatchLine {
     #[serde(default)]
@@ -209,8 +245,8 @@ pub(super) struct Authenticated {
     pub(super) token: String,
 }
 
-/// Nothing in particular is asked.
-#[derive(Debug, Serialize)]
+/// Nothing in particular is asked, or answered.
+#[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Nothing {}
 
 /// Which members the cluster has.

@@ -2,11 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::STORE;
 use super::connection::{Effect, Members, path};
 use super::keys::Keys;
-use super::messages::{KeyValue, Op, Range, Txn, TxnAnswer};
-use super::{STORE, keys};
+use super::messages::{KeyValue, Op, OpAnswer, Range, Txn, TxnAnswer};
 use tenure_store::kit::packed::entry;
+use tenure_store::kit::paths::read_path;
+use tenure_store::kit::registers::split;
 use tenure_store::{Entry, Epoch, Key, Kind, Name, Query, StoreError};
 
 /// Ranges in one transaction, of the 128 that etcd takes (`--max-txn-ops`).
@@ -22,12 +24,9 @@ pub(super) async fn read(
     namespace: &Name,
     query: &Query,
 ) -> Result<Vec<Entry>, StoreError> {
-    let whole: BTreeSet<_> = query.kinds.iter().copied().collect();
-    let wanted: BTreeSet<_> =
-        query.keys.iter().filter(|key| !whole.contains(&(key.epoch(), key.kind()))).collect();
-    let prefix = format!("{}{namespace}/", keys.all());
+    let look = Look::new(keys, namespace, query);
     let mut entries = Vec::new();
-    for part in ranges(keys, namespace, &whole, &wanted).chunks(RANGES) {
+    for part in look.ranges.chunks(RANGES) {
         let question = Txn { success: part.iter().cloned().map(Op::Range).collect(), ..Txn::default() };
         let answer: TxnAnswer = members
             .ask_latest(Effect::Reads, path::TXN, &question, |answer: &TxnAnswer| answer.header)
@@ -35,14 +34,39 @@ pub(super) async fn read(
         if answer.responses.len() != part.len() {
             return Err(StoreError::not_applied(STORE, "the server left parts of a question unanswered"));
         }
-        let found = answer.responses.into_iter().filter_map(|response| response.response_range);
-        for pair in found.flat_map(|range| range.kvs) {
-            entries.extend(register(&prefix, &pair, |key| {
-                whole.contains(&(key.epoch(), key.kind())) || wanted.contains(key)
-            }));
-        }
+        entries.extend(look.found(answer.responses));
     }
     Ok(entries)
+}
+
+/// What a query asks, as ranges of keys.
+pub(super) struct Look<'a> {
+    namespace: &'a Name,
+    whole: BTreeSet<(Epoch, Kind)>,
+    wanted: BTreeSet<&'a Key>,
+    prefix: String,
+    pub(super) ranges: Vec<Range>,
+}
+
+impl<'a> Look<'a> {
+    pub(super) fn new(keys: &Keys, namespace: &'a Name, query: &'a Query) -> Self {
+        let (whole, wanted) = split(query);
+        let ranges = ranges(keys, namespace, &whole, &wanted);
+        Self { namespace, whole, wanted, prefix: keys.all(), ranges }
+    }
+
+    /// The registers that the answers to ranges hold.
+    pub(super) fn found(&self, answers: Vec<OpAnswer>) -> Vec<Entry> {
+        let is_wanted = |space: &Name, key: &Key| {
+            space == self.namespace
+                && (self.whole.contains(&(key.epoch(), key.kind())) || self.wanted.contains(key))
+        };
+        let ranges = answers.into_iter().filter_map(|answer| answer.response_range);
+        ranges
+            .flat_map(|range| range.kvs)
+            .filter_map(|pair| register(&self.prefix, &pair, is_wanted))
+            .collect()
+    }
 }
 
 fn ranges(
@@ -72,9 +96,9 @@ fn ranges(
 }
 
 /// A register that was found; none if this version cannot name it, or if it only lies between others.
-fn register(prefix: &str, pair: &KeyValue, is_wanted: impl Fn(&Key) -> bool) -> Option<Entry> {
-    let key = keys::read_name(pair.key.0.strip_prefix(prefix.as_bytes())?)?;
-    is_wanted(&key).then(|| entry(&key, &pair.value.0))
+fn register(prefix: &str, pair: &KeyValue, is_wanted: impl Fn(&Name, &Key) -> bool) -> Option<Entry> {
+    let (namespace, key) = read_path(pair.key.0.strip_prefix(prefix.as_bytes())?)?;
+    is_wanted(&namespace, &key).then(|| entry(&key, &pair.value.0))
 }
 
 #[cfg(test)]

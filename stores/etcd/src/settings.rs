@@ -1,7 +1,6 @@
 //! What a URL says: which members to ask, as whom, under which prefix, and how the connection is protected.
 
 use std::fmt;
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,9 +8,9 @@ use rustls::ClientConfig;
 
 use super::STORE;
 use tenure_store::StoreError;
+use tenure_store::kit::hosts;
 use tenure_store::kit::http::Endpoint;
-use tenure_store::kit::params::{Grammar, TIMEOUT};
-use tenure_store::kit::plaintext;
+use tenure_store::kit::params::{Grammar, TIMEOUT, TlsFiles};
 
 const PORT: u16 = 2379;
 
@@ -40,9 +39,7 @@ pub(super) struct Login {
 #[derive(Default)]
 struct Parameters {
     timeout: Option<Duration>,
-    ca: Option<String>,
-    cert: Option<String>,
-    key: Option<String>,
+    files: TlsFiles,
 }
 
 impl EtcdSettings {
@@ -51,13 +48,13 @@ impl EtcdSettings {
         let (place, query) = url.split_once('?').unwrap_or((url, ""));
         let (scheme, place) = place.split_once("://").ok_or_else(|| URL.unreadable())?;
         let (authority, path) = place.split_once('/').unwrap_or((place, ""));
-        let (login, hosts) = match authority.rsplit_once('@') {
-            Some((login, hosts)) => (Some(Login::parse(login)?), hosts),
+        let (login, named) = match authority.rsplit_once('@') {
+            Some((login, named)) => (Some(Login::parse(login)?), named),
             None => (None, authority),
         };
         let parameters = Parameters::parse(query)?;
-        let tls = parameters.tls(scheme == "etcds")?;
-        let members = hosts.split(',').map(member).collect::<Result<Vec<_>, _>>()?;
+        let tls = parameters.files.client(URL, scheme == "etcds", "write etcds:// instead of etcd://")?;
+        let members = hosts::parse(named, PORT).ok_or_else(|| URL.unreadable())?;
         let timeout = parameters.timeout.unwrap_or(TIMEOUT);
         let settings = Self { members, tls, login, prefix: prefix(path)?, timeout };
         settings.endpoints()?;
@@ -75,8 +72,8 @@ impl EtcdSettings {
 
     /// What is doubtful about the way to the members.
     pub(super) fn warning(&self) -> Option<&'static str> {
-        let local = self.members.iter().all(|(host, _)| plaintext::is_local(host));
-        (self.tls.is_none() && !local).then_some(plaintext::ETCD)
+        (self.tls.is_none() && !hosts::are_local(&self.members))
+            .then_some(tenure_store::plaintext_warning!("write etcds:// instead of etcd://"))
     }
 
     pub(super) fn is_encrypted(&self) -> bool {
@@ -109,48 +106,13 @@ impl Parameters {
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
             match name {
                 "timeout" => found.timeout = Some(URL.timeout(value)?),
-                "ca" => found.ca = Some(URL.unescape(value)?),
-                "cert" => found.cert = Some(URL.unescape(value)?),
-                "key" => found.key = Some(URL.unescape(value)?),
+                _ if found.files.take(URL, name, value)? => {}
                 _ => {
                     return Err(URL.refuse("the parameters of an etcd URL are timeout, ca, cert and key"));
                 }
             }
         }
         Ok(found)
-    }
-
-    /// Half-configured security is an error, never plain text.
-    fn tls(&self, encrypted: bool) -> Result<Option<Arc<ClientConfig>>, StoreError> {
-        let identity = match (&self.cert, &self.key) {
-            (None, None) => None,
-            (Some(cert), Some(key)) => Some((cert.as_str(), key.as_str())),
-            _ => return Err(URL.refuse("cert and key belong together: give both, or neither")),
-        };
-        if encrypted {
-            let authorities = self.ca.as_deref().map(Path::new);
-            return URL.client_tls(authorities, identity).map(|config| Some(Arc::new(config)));
-        }
-        match self.ca.is_some() || identity.is_some() {
-            true => {
-                Err(URL
-                    .refuse("certificates need an encrypted connection: write etcds:// instead of etcd://"))
-            }
-            false => Ok(None),
-        }
-    }
-}
-
-fn member(text: &str) -> Result<(String, u16), StoreError> {
-    let bare = !text.contains(':') || text.ends_with(']');
-    let (host, port) = match text.rsplit_once(':').filter(|_| !bare) {
-        Some((host, port)) => (host, port.parse().ok()),
-        None => (text, Some(PORT)),
-    };
-    let named = |host: &str| !host.is_empty() && host.bytes().all(|byte| byte.is_ascii_graphic());
-    match port {
-        Some(port) if named(host) => Ok((host.to_owned(), port)),
-        _ => Err(URL.unreadable()),
     }
 }
 
@@ -167,16 +129,15 @@ fn prefix(path: &str) -> Result<String, StoreError> {
     }
 }
 
-const URL: Grammar = Grammar { store: STORE, usage: USAGE, has_schema: false };
+pub(super) const URL: Grammar = Grammar { store: STORE, usage: USAGE, has_schema: false };
 
 const USAGE: &str = "the URL cannot be read: write etcd://USER:PASSWORD@HOST:PORT,HOST:PORT,HOST:PORT/PREFIX?timeout=2s, \
     etcds:// for TLS, with %-escapes in names and passwords";
 
 impl fmt::Display for EtcdSettings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let members: Vec<_> = self.members.iter().map(|(host, port)| format!("{host}:{port}")).collect();
         let scheme = if self.tls.is_some() { "etcds" } else { "etcd" };
-        write!(f, "{scheme}://{}/{}", members.join(","), self.prefix)
+        write!(f, "{scheme}://{}/{}", hosts::show(&self.members), self.prefix)
     }
 }
 

@@ -82,7 +82,7 @@ impl Attempt<'_> {
     }
 
     /// Compares and sets. A revision belongs to one state of a Lease, and so to one version: what is known of it from an answer
-    /// before makes the comparison one request. Whoever touched the Lease without changing the register makes it two more.
+    /// before makes the comparison one request. A program that touched the Lease without changing the register makes it two more.
     async fn carry_out(&self) -> Result<Outcome, StoreError> {
         let until = Instant::now() + self.cluster.settings.timeout;
         let name = self.keys.lease(self.namespace, &self.write.key);

@@ -23,7 +23,7 @@ use tenure_store::kit::servers::{Choice, Servers};
 use tenure_store::kit::watches::{Watches, lock};
 use tenure_store::{Fate, Signal, StoreError};
 
-/// How old the token in memory may be. Whoever replaces the file leaves the one before valid for longer than that.
+/// How old the token in memory may be. The kubelet that replaces the file leaves the one before valid for longer than that.
 const TOKEN_AGE: Duration = Duration::from_secs(30);
 
 /// So many Leases are remembered at most: more are those of long ago.
@@ -118,7 +118,7 @@ impl Cluster {
             };
             let harmless = effect == Effect::Reads || failure.error.fate() == Fate::NotApplied;
             match failure.then {
-                // Once, whoever replaced it: another operation may have read it anew already.
+                // Once: another operation may have read it anew already.
                 Then::ReadToken if !read_token && self.forget_token() => read_token = true,
                 Then::Wait(pause) if Instant::now() + pause < until => sleep(pause).await,
                 Then::AskAnother => {

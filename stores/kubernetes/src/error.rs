@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde::Deserialize;
 use tenure_store::StoreError;
-use tenure_store::kit::http::{HttpAnswer, HttpError};
+use tenure_store::kit::http::{self, HttpAnswer, HttpError};
 
 use super::STORE;
 
@@ -61,22 +61,12 @@ impl Status {
 
 /// No answer came.
 pub(super) fn unanswered(place: &str, error: &HttpError) -> Failure {
-    let error = match error {
-        HttpError::Unsent(why) => StoreError::not_applied(
-            STORE,
-            format!("{place} cannot be reached ({why}): see whether the API server runs and listens there"),
-        ),
-        HttpError::Lost(why) => {
-            StoreError::unknown(STORE, format!("{place} broke off ({why}): look whether it was written"))
-        }
-    };
-    Failure { error, then: Then::AskAnother }
+    Failure { error: error.to_store_error(STORE, place), then: Then::AskAnother }
 }
 
 /// No answer came in time.
 pub(super) fn late(place: &str, waited: Duration) -> Failure {
-    let message = format!("{place} did not answer within {waited:?}: look whether it was written");
-    Failure { error: StoreError::unknown(STORE, message), then: Then::AskAnother }
+    Failure { error: http::late(STORE, place, waited), then: Then::AskAnother }
 }
 
 /// An answer that says yes and cannot be read.

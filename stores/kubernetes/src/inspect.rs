@@ -77,16 +77,14 @@ pub(super) async fn describe(cluster: &Cluster, state: &ListenerState) -> Result
     }
     remarks.extend(settings.warning().map(str::to_owned));
     let version = release.map_or_else(|| "of an unknown version".to_owned(), |release| release.git_version);
-    Ok(Description {
-        class: settings.class,
-        identity: format!("kubernetes:{}:{}", settings.namespace, settings.prefix),
-        about: format!("Kubernetes {version}, {settings}"),
-        notifies: *state == ListenerState::Works,
-        process_liveness_locks: false,
-        connection_liveness_locks: false,
-        file: None,
-        remarks,
-    })
+    let mut described = Description::new(
+        settings.class,
+        format!("kubernetes:{}:{}", settings.namespace, settings.prefix),
+        format!("Kubernetes {version}, {settings}"),
+    );
+    described.notifies = *state == ListenerState::Works;
+    described.remarks = remarks;
+    Ok(described)
 }
 
 /// None if this user may not know.

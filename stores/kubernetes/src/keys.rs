@@ -61,22 +61,6 @@ pub(super) fn is_found_whole(kind: Kind) -> bool {
     matches!(kind, Kind::Cluster | Kind::Session | Kind::RoleControl | Kind::NodeControl)
 }
 
-/// A register, as the annotation of its Lease names it.
-pub(super) fn named(namespace: &Name, key: &Key) -> String {
-    format!("{namespace}/{}/{}/{}", key.epoch().get(), key.kind().as_str(), key.name())
-}
-
-/// Undoes [`named`]; nothing if this version cannot have written it.
-pub(super) fn read_named(text: &str) -> Option<(Name, Key)> {
-    let (namespace, rest) = text.split_once('/')?;
-    let (epoch, rest) = rest.split_once('/')?;
-    let (kind, name) = rest.rsplit_once('/')?;
-    let key = Key::from_parts(Epoch::new(epoch.parse().ok()?), kind.parse().ok()?, name).ok()?;
-    let namespace = Name::new(namespace).ok()?;
-    // `007` is no epoch that this version writes, and a cluster register has one name only.
-    (named(&namespace, &key) == text).then_some((namespace, key))
-}
-
 /// What names of Leases and values of labels may hold of a text, for people.
 pub(super) fn readable(text: &str, longest: usize) -> String {
     let letter = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' };
@@ -112,7 +96,6 @@ mod tests {
         assert_eq!(keys.lease(&space, &Key::Cluster), "tenure.a-b.cluster.cluster.p534x4hqomlrsykh");
         assert_eq!(of_register(&space, &role("r")), "dvurysqtz2chfqbm");
         assert_eq!(of_kind(&space, Epoch::new(7), Kind::Role), "euzp4yzuh4l45agd");
-        assert_eq!(named(&space, &control), "a.b/7/control/role/r");
     }
 
     #[test]
@@ -129,29 +112,6 @@ mod tests {
                 !label.is_empty() && label.chars().all(inner) && label.trim_matches('-') == label
             };
             assert!(lease.len() <= 253 && lease.split('.').all(label), "{lease}");
-        }
-    }
-
-    #[test]
-    fn annotations_name_a_register_and_strange_ones_none() {
-        for kind in Kind::ALL {
-            let name = if kind == Kind::Session { "0".repeat(32) } else { "cluster".to_owned() };
-            let epoch = if kind == Kind::Cluster { Epoch::new(0) } else { Epoch::new(7) };
-            let (key, space) = (Key::from_parts(epoch, kind, &name).unwrap(), Name::new("s").unwrap());
-            assert_eq!(read_named(&named(&space, &key)), Some((space, key)));
-        }
-        for strange in [
-            "",
-            "s",
-            "s/7",
-            "s/7/role",
-            "s/7/what/r",
-            "s/x/role/r",
-            "s/007/role/r",
-            "s/0/cluster/x",
-            "7/role/r",
-        ] {
-            assert_eq!(read_named(strange), None, "{strange}");
         }
     }
 }

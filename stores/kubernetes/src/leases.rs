@@ -8,6 +8,7 @@ use std::time::{Duration, SystemTime};
 
 use serde::{Deserialize, Serialize};
 use tenure_core::{Record, Timestamp, Token};
+use tenure_store::kit::paths::{read_path, register_path};
 use tenure_store::{Entry, Key, Name, Value, Version, Write};
 
 use super::keys::{self, Keys};
@@ -110,7 +111,7 @@ impl Lease {
             (REGISTER_LABEL, keys::of_register(namespace, key)),
         ];
         let annotations = [
-            (REGISTER, keys::named(namespace, key)),
+            (REGISTER, register_path(namespace, key)),
             (VERSION, version.to_string()),
             (RECORD, value.json.to_string()),
         ];
@@ -156,7 +157,7 @@ impl Lease {
 
     /// The register that it says to be; none if its name is not the one that this register has.
     pub(super) fn register(&self, keys: &Keys) -> Option<(Name, Key)> {
-        let (namespace, key) = keys::read_named(self.metadata.annotations.get(REGISTER)?)?;
+        let (namespace, key) = read_path(self.metadata.annotations.get(REGISTER)?.as_bytes())?;
         (keys.lease(&namespace, &key) == self.metadata.name).then_some((namespace, key))
     }
 
@@ -178,7 +179,7 @@ impl Lease {
 
     fn content(&self, namespace: &Name, key: &Key) -> Option<(Version, Value)> {
         let annotation = |name| self.metadata.annotations.get(name);
-        if *annotation(REGISTER)? != keys::named(namespace, key) {
+        if *annotation(REGISTER)? != register_path(namespace, key) {
             return None;
         }
         let token = match annotation(TOKEN) {

@@ -14,6 +14,7 @@
 mod batch;
 mod connection;
 mod error;
+mod guard;
 mod inspect;
 mod keys;
 mod kubeconfig;
@@ -26,132 +27,86 @@ mod settings;
 use std::fmt;
 use std::sync::Arc;
 
-use async_trait::async_trait;
-use futures_util::stream::BoxStream;
+pub use self::guard::{GUARD_BACKEND, KubernetesGuard};
 
 use self::connection::Cluster;
 use self::keys::Keys;
 use self::listener::KubernetesListener;
 use self::settings::KubernetesSettings;
+use tenure_store::kit::handle::{Server, ServerHandle};
 use tenure_store::kit::listener::ListenerHandle;
-use tenure_store::kit::rules::check_batch;
 use tenure_store::kit::thread::ConnectionThread;
 use tenure_store::kit::watches::Watches;
 use tenure_store::{
-    Backend, Description, Entry, Name, Opening, Outcome, Query, Signal, Store, StoreError, Write,
+    Backend, Description, Entry, Name, Opening, Outcome, Query, ServersInUrl, StoreError, Write,
 };
 
 const STORE: &str = "kubernetes";
 
 /// A handle on the registers in a namespace of Kubernetes.
-pub struct Kubernetes {
+///
+/// `kubernetes:NAMESPACE`, or `kubernetes:` for the namespace of the pod or of the kubeconfig's context; with the parameters
+/// `kubeconfig`, `context`, `serviceaccount`, `server`, `prefix`, `class`, `timeout`.
+pub type Kubernetes = ServerHandle<KubernetesServer>;
+
+/// How the API servers are asked.
+#[expect(missing_debug_implementations, reason = "its client shows passwords")]
+pub struct KubernetesServer {
     cluster: Arc<Cluster>,
     keys: Keys,
-    listener: Arc<ListenerHandle>,
-    watches: Arc<Watches>,
-    thread: ConnectionThread,
+    listener: ListenerHandle,
 }
 
 /// This store, by its URLs.
-pub const BACKEND: Backend = Backend {
-    name: STORE,
-    product: "Kubernetes",
-    schemes: &["kubernetes"],
-    usage: "kubernetes:NAMESPACE",
-    in_process: false,
-    native_notifications: true,
-    setup: Some(schema::setup),
-    read: |url, _| {
+pub const BACKEND: Backend =
+    Backend::new(STORE, "Kubernetes", &["kubernetes"], "kubernetes:NAMESPACE", |url, _| {
         Opening::checked(url, |url| Ok(KubernetesSettings::parse(url)?.warning()), Kubernetes::open)
-    },
-};
+    })
+    .with_setup(schema::setup)
+    .with_servers(ServersInUrl::several(&["kubernetes"], 6443).after("server="));
 
-impl Kubernetes {
-    /// Prepares a handle on the Leases of a namespace; nothing is connected before the first operation.
-    ///
-    /// `kubernetes:NAMESPACE`, or `kubernetes:` for the namespace of the pod or of the kubeconfig's context; with the parameters
-    /// `kubeconfig`, `context`, `serviceaccount`, `server`, `prefix`, `class`, `timeout`.
-    ///
-    /// # Errors
-    /// If the URL cannot be read, the kubeconfig neither, or the process has no threads left. No message shows the URL.
-    pub fn open(url: &str) -> Result<Self, StoreError> {
+impl fmt::Display for KubernetesServer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.cluster.settings.fmt(f)
+    }
+}
+
+impl Server for KubernetesServer {
+    const STORE: &'static str = STORE;
+
+    fn open(url: &str, watches: &Arc<Watches>, thread: &ConnectionThread) -> Result<Self, StoreError> {
         let settings = Arc::new(KubernetesSettings::parse(url)?);
-        let (keys, watches) = (Keys::new(&settings.prefix), Arc::new(Watches::default()));
+        let keys = Keys::new(&settings.prefix);
         let cluster = Arc::new(Cluster::new(settings, watches.clone())?);
         let listen =
             KubernetesListener { cluster: cluster.clone(), keys: keys.clone(), watches: watches.clone() };
         let (listener, listen) = ListenerHandle::new(watches.clone(), listen);
-        let thread = ConnectionThread::open(STORE)?;
         thread.spawn(listen);
-        Ok(Self { cluster, keys, listener: Arc::new(listener), watches, thread })
+        Ok(Self { cluster, keys, listener })
     }
-}
 
-/// A watch that outlives its store would wait for ever.
-impl Drop for Kubernetes {
-    fn drop(&mut self) {
-        self.watches.close();
-    }
-}
-
-impl fmt::Debug for Kubernetes {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Kubernetes")
-            .field("settings", &self.cluster.settings)
-            .field("thread", &self.thread)
-            .finish_non_exhaustive()
-    }
-}
-
-impl fmt::Display for Kubernetes {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(&self.cluster.settings, f)
-    }
-}
-
-#[async_trait]
-impl Store for Kubernetes {
     async fn read(&self, namespace: &Name, query: &Query) -> Result<Vec<Entry>, StoreError> {
-        if query.keys.is_empty() && query.kinds.is_empty() {
-            return self.thread.check_open().map(|()| Vec::new());
-        }
-        let (cluster, keys) = (self.cluster.clone(), self.keys.clone());
-        let (namespace, query) = (namespace.clone(), query.clone());
-        self.thread.run(async move { rows::read(&cluster, &keys, &namespace, &query).await }).await
+        rows::read(&self.cluster, &self.keys, namespace, query).await
     }
 
     async fn write(&self, namespace: &Name, writes: &[Write]) -> Result<Vec<Outcome>, StoreError> {
-        check_batch(STORE, writes)?;
-        let (cluster, keys) = (self.cluster.clone(), self.keys.clone());
-        let (namespace, writes) = (namespace.clone(), writes.to_vec());
-        self.thread.run(async move { Ok(batch::write(&cluster, &keys, &namespace, &writes).await) }).await
+        Ok(batch::write(&self.cluster, &self.keys, namespace, writes).await)
     }
 
-    fn watch(&self, namespace: &Name) -> BoxStream<'static, Signal> {
-        let watch = self.watches.watch(namespace);
+    fn listen(&self, _: &Name) {
         self.listener.open();
-        watch
     }
 
     async fn describe(&self) -> Result<Description, StoreError> {
-        let (cluster, listener) = (self.cluster.clone(), self.listener.clone());
-        self.thread
-            .run(async move {
-                let state = listener.state_within(cluster.settings.timeout).await;
-                inspect::describe(&cluster, &state).await
-            })
-            .await
-    }
-
-    async fn close(&self) {
-        self.watches.close();
-        self.thread.close().await;
+        let state = self.listener.state_within(self.cluster.settings.timeout).await;
+        inspect::describe(&self.cluster, &state).await
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use tenure_store::Store;
 
     #[tokio::test]
     async fn without_a_server_everything_fails_at_once_and_is_proven() {

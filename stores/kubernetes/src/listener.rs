@@ -124,7 +124,7 @@ impl KubernetesListener {
         }
     }
 
-    /// Tells of one event, unless it is of a write that was to notify nobody; gives its revision. None if it says that the
+    /// Tells of one event, unless it is of a write that was not to notify; gives its revision. None if it says that the
     /// stream is worth nothing any more.
     fn tell(&self, event: Event) -> Option<u64> {
         if event.kind == "ERROR" || Status::deserialize(&event.object).is_ok_and(|status| status.code != 0) {

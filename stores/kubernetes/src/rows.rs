@@ -9,6 +9,7 @@ use futures_util::future::try_join_all;
 use super::connection::{Cluster, Effect, Question, Reply};
 use super::keys::{self, Keys};
 use super::leases::{KIND_LABEL, Lease, LeaseList, REGISTER_LABEL, STORE_LABEL};
+use tenure_store::kit::registers::split;
 use tenure_store::{Entry, Epoch, Key, Kind, Name, Query, StoreError};
 
 /// So many registers may be named in one question; of more, all of their kinds are listed.
@@ -36,9 +37,7 @@ pub(super) async fn read(
     namespace: &Name,
     query: &Query,
 ) -> Result<Vec<Entry>, StoreError> {
-    let whole: BTreeSet<_> = query.kinds.iter().copied().collect();
-    let wanted: BTreeSet<_> =
-        query.keys.iter().filter(|key| !whole.contains(&(key.epoch(), key.kind()))).collect();
+    let (whole, wanted) = split(query);
     let plan = Plan::new(namespace, &whole, &wanted);
     if let Some(key) = &plan.single {
         return Ok(read_one(cluster, keys, namespace, key)

@@ -9,9 +9,9 @@ use rustls::ClientConfig;
 
 use super::STORE;
 use super::kubeconfig::{self, Access, Credential};
+use tenure_store::kit::hosts;
 use tenure_store::kit::http::Endpoint;
 use tenure_store::kit::params::{Grammar, TIMEOUT};
-use tenure_store::kit::plaintext;
 use tenure_store::{Class, StoreError};
 
 /// What every Lease's name begins with, if the URL does not say.
@@ -109,8 +109,12 @@ impl KubernetesSettings {
 
     /// What is doubtful about the way to the API servers.
     pub(super) fn warning(&self) -> Option<&'static str> {
-        let local = self.address.hosts.iter().all(|(host, _)| plaintext::is_local(host));
-        (self.tls.is_none() && !local).then_some(plaintext::KUBERNETES)
+        let local = hosts::are_local(&self.address.hosts);
+        (self.tls.is_none() && !local).then_some(tenure_store::plaintext_warning!(
+            "API server",
+            "the token",
+            "write https:// in the kubeconfig"
+        ))
     }
 
     /// How long a server is waited for before the others are asked first.
@@ -179,9 +183,8 @@ impl Parameters {
 
     fn servers(&self) -> Result<Option<Address>, StoreError> {
         let Some(text) = &self.server else { return Ok(None) };
-        let hosts: Option<Vec<_>> = text.split(',').map(|host| host_and_port(host, 6443)).collect();
-        let hosts =
-            hosts.ok_or_else(|| URL.refuse("server= is HOST:PORT, or several with commas between them"))?;
+        let hosts = hosts::parse(text, 6443)
+            .ok_or_else(|| URL.refuse("server= is HOST:PORT, or several with commas between them"))?;
         Ok(Some(Address { hosts, encrypted: true, base: String::new() }))
     }
 }
@@ -199,7 +202,7 @@ impl Address {
         let plain = |byte: u8| byte.is_ascii_graphic() && !matches!(byte, b'?' | b'#');
         let base = base.trim_end_matches('/').to_owned();
         base.bytes().all(plain).then_some(())?;
-        Some(Self { hosts: vec![host_and_port(host, port)?], encrypted, base })
+        Some(Self { hosts: vec![hosts::parse_one(host, port)?], encrypted, base })
     }
 
     /// Of the environment of a pod.
@@ -208,16 +211,6 @@ impl Address {
         let port = std::env::var("KUBERNETES_SERVICE_PORT").ok().and_then(|port| port.parse().ok());
         Some(Self { hosts: vec![(host, port.unwrap_or(443))], encrypted: true, base: String::new() })
     }
-}
-
-fn host_and_port(text: &str, default: u16) -> Option<(String, u16)> {
-    let bare = !text.contains(':') || text.ends_with(']');
-    let (host, port) = match text.rsplit_once(':').filter(|_| !bare) {
-        Some((host, port)) => (host, port.parse().ok()?),
-        None => (text, default),
-    };
-    let named = !host.is_empty() && host.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'@');
-    named.then(|| (host.to_owned(), port))
 }
 
 /// Whether Kubernetes takes it as a name of one part.

@@ -4,7 +4,7 @@
 //!   START TRANSACTION
 //!   SELECT … FOR UPDATE        the registers, in the order of their keys: what is there stays so until the end
 //!   UPDATE | INSERT | DELETE   each on the very version that it expects
-//!   SELECT …                   what was created, by us or by a node that came first
+//!   SELECT …                   what is there in the end, by us or by a node that came first
 //!   COMMIT
 //! ```
 //!
@@ -17,7 +17,7 @@ use std::collections::BTreeMap;
 use mysql_async::prelude::Queryable;
 use mysql_async::{Conn, Error, Row};
 
-use super::connection::{Wire, sets, text_of};
+use super::connection::{Failed, Wire, change_and_read, change_then_read, sets, text_of};
 use super::error::OperationError;
 use super::liveness;
 use super::{STORE, rows};
@@ -72,6 +72,12 @@ impl Batch {
     pub(super) fn round(&self, nth: usize) -> Round {
         let writes = self.rounds[nth].iter().map(|item| self.writes[*item].clone()).collect();
         Round { namespace: self.namespace.clone(), writes }
+    }
+
+    /// The only round, if it is a beat: one statement.
+    pub(super) fn only_beat(&self) -> Option<Round> {
+        let round = (self.rounds.len() == 1).then(|| self.round(0))?;
+        round.beat().is_some().then_some(round)
     }
 
     /// Notes what became of a round.
@@ -156,17 +162,41 @@ impl Round {
             return Ok((vec![Outcome::Failed(StoreError::severed(STORE))], false));
         }
         let conn = &mut wire.conn;
-        if let [write] = self.writes.as_slice()
-            && let Some(text) = self.beat(write)
-        {
-            return self.run_beat(conn, &text).await;
+        if let Some(text) = self.beat() {
+            conn.query_drop(text).await?;
+            let changed = conn.affected_rows();
+            return Ok((vec![self.beat_outcome(conn, changed).await?], false));
         }
         if let Some(lock) = lock
             && !holds(conn, lock).await?
         {
             return Ok((vec![Outcome::Failed(StoreError::severed(STORE))], false));
         }
-        self.run_all(conn).await
+        self.run_all(conn, wire.is_galera).await
+    }
+
+    /// Carries out a beat and a question, in one text; on Galera in two, because there a write that lost against one on another
+    /// member may be told of with the next text only (bug 192).
+    pub(super) async fn run_with(
+        self,
+        wire: &mut Wire,
+        question: &str,
+    ) -> Result<(Outcome, Vec<Row>), OperationError> {
+        let (beat, conn) = (self.beat().unwrap_or_default(), &mut wire.conn);
+        if self.lock().is_some_and(|lock| !wire.locks.contains(&lock)) {
+            return Ok((Outcome::Failed(StoreError::severed(STORE)), conn.query(question).await?));
+        }
+        let answered = if wire.is_galera {
+            change_then_read(conn, &beat, question).await
+        } else {
+            change_and_read(conn, &format!("{beat}; {question}")).await
+        };
+        let (changed, rows) = answered.map_err(|failed| {
+            // Once the question was begun the beat was carried out.
+            let fault = OperationError::from(failed.error);
+            OperationError { proven: fault.proven && failed.at_most == 0, ..fault }
+        })?;
+        Ok((self.beat_outcome(conn, changed).await?, rows))
     }
 
     /// The lock that its one write has to prove, if it is such a round. A connection that has it holds it until its end:
@@ -176,9 +206,27 @@ impl Round {
         LockNumber::of_key(&self.namespace, &write.key)
     }
 
-    async fn run_all(&self, conn: &mut Conn) -> Result<(Vec<Outcome>, bool), OperationError> {
+    /// A member of Galera that rolls a transaction back, for a write on another member, says so at the next command, and not at
+    /// the next statement of a text: the end of the transaction is a command of its own there.
+    async fn run_all(
+        &self,
+        conn: &mut Conn,
+        is_galera: bool,
+    ) -> Result<(Vec<Outcome>, bool), OperationError> {
         let text = self.text();
-        match sets(conn, &text.join("; ")).await {
+        let (commit, before) = text.split_last().expect("it has an end");
+        let answers = if is_galera {
+            match sets(conn, &before.join("; ")).await {
+                Ok(answers) => {
+                    let committed = conn.query_drop(commit).await;
+                    committed.map(|()| answers).map_err(|error| Failed { error, at_most: text.len() })
+                }
+                failed => failed,
+            }
+        } else {
+            sets(conn, &text.join("; ")).await
+        };
+        match answers {
             Ok(answers) => {
                 let outcomes = self.outcomes(&answers);
                 let notified = |(write, outcome): (&Write, &Outcome)| {
@@ -200,23 +248,23 @@ impl Round {
     }
 
     /// The most frequent of all writes, a beat, is one statement that is a transaction of its own.
-    fn beat(&self, write: &Write) -> Option<String> {
+    fn beat(&self) -> Option<String> {
+        let [write] = self.writes.as_slice() else { return None };
         let plain = !write.notify && write.put.is_some();
         (plain && write.expect.is_some()).then(|| self.change(write))
     }
 
     /// The version is another one at every write: so a row that was found was also changed, and the count is 1 for all
     /// clients. If it is 0, what is there tells.
-    async fn run_beat(&self, conn: &mut Conn, text: &str) -> Result<(Vec<Outcome>, bool), OperationError> {
+    async fn beat_outcome(&self, conn: &mut Conn, changed: u64) -> Result<Outcome, OperationError> {
         let write = &self.writes[0];
-        conn.query_drop(text).await?;
-        if conn.affected_rows() > 0 {
-            return Ok((vec![Outcome::Applied], false));
+        if changed > 0 {
+            return Ok(Outcome::Applied);
         }
         if let Some(lock) = self.lock()
             && !holds(conn, lock).await.map_err(|error| OperationError { error, proven: true })?
         {
-            return Ok((vec![Outcome::Failed(StoreError::severed(STORE))], false));
+            return Ok(Outcome::Failed(StoreError::severed(STORE)));
         }
         let ask = rows::select_keys(&self.namespace, std::iter::once(&write.key));
         let found: Option<Row> =
@@ -224,9 +272,9 @@ impl Round {
         let found = found.as_ref().and_then(rows::entry);
         if found.as_ref().map(|found| found.version) == write.expect {
             let message = "another writer came first, and what was expected came after; it is tried again";
-            return Ok((vec![Outcome::Failed(StoreError::not_applied(STORE, message))], false));
+            return Ok(Outcome::Failed(StoreError::not_applied(STORE, message)));
         }
-        Ok((vec![told(write, found)], false))
+        Ok(told(write, found))
     }
 
     fn text(&self) -> Vec<String> {
@@ -246,16 +294,15 @@ impl Round {
         if notifies {
             text.push(NOTIFY.to_owned());
         }
-        if self.creates().next().is_some() {
-            text.push(rows::select_keys(&self.namespace, self.creates()));
+        if self.puts().next().is_some() {
+            text.push(rows::select_keys(&self.namespace, self.puts()));
         }
         text.push("COMMIT".to_owned());
         text
     }
 
-    fn creates(&self) -> impl Iterator<Item = &Key> {
-        let creates = self.writes.iter().filter(|write| write.expect.is_none() && write.put.is_some());
-        creates.map(|write| &write.key)
+    fn puts(&self) -> impl Iterator<Item = &Key> {
+        self.writes.iter().filter(|write| write.put.is_some()).map(|write| &write.key)
     }
 
     /// The statement that carries out one write if it fits.
@@ -300,19 +347,22 @@ impl Round {
         )
     }
 
-    /// The first set of rows is what was there, and stayed so, being locked; the second, what was there in the end of that
-    /// which was to be created.
+    /// The first set of rows is what was there, and stayed so, being locked; the second, what was there in the end. A member of
+    /// Galera may have rolled the transaction back between the two, without a word.
     fn outcomes(&self, answers: &[Vec<Row>]) -> Vec<Outcome> {
         let found = |nth: usize| -> BTreeMap<Key, Entry> {
             let rows = answers.get(nth).into_iter().flatten().filter_map(rows::entry);
             rows.map(|entry| (entry.key.clone(), entry)).collect()
         };
         let (mut before, mut after) = (found(0), found(1));
-        let of = |write: &Write| match (before.remove(&write.key), &write.put) {
-            (None, Some((version, _))) if write.expect.is_none() => {
-                created(*version, after.remove(&write.key))
+        let of = |write: &Write| {
+            let found = before.remove(&write.key);
+            let creates = found.is_none() && write.expect.is_none() && write.put.is_some();
+            let outcome = if creates { Outcome::Applied } else { told(write, found) };
+            match (&write.put, outcome) {
+                (Some((version, _)), Outcome::Applied) => in_the_end(*version, after.remove(&write.key)),
+                (_, outcome) => outcome,
             }
-            (found, _) => told(write, found),
         };
         self.writes.iter().map(of).collect()
     }
@@ -329,7 +379,7 @@ const NOTIFY: &str = "UPDATE tenure_notifier SET seq = @tenure_seq WHERE EXISTS 
     seq = @tenure_seq) OR EXISTS (SELECT 1 FROM tenure_deletions WHERE seq = @tenure_seq)";
 
 /// Versions are drawn by their writers and never twice: if ours is there, we came first.
-fn created(version: Version, found: Option<Entry>) -> Outcome {
+fn in_the_end(version: Version, found: Option<Entry>) -> Outcome {
     match found {
         Some(found) if found.version == version => Outcome::Applied,
         Some(found) => Outcome::Conflict(Some(found)),

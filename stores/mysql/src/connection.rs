@@ -33,6 +33,7 @@ pub(super) struct MysqlConnection {
 pub(super) struct Wire {
     pub(super) conn: Conn,
     pub(super) locks: BTreeSet<LockNumber>,
+    pub(super) is_galera: bool,
 }
 
 impl connection::Connection for MysqlConnection {
@@ -54,7 +55,7 @@ impl MysqlConnection {
         let database = settings.place.rsplit('/').next().unwrap_or_default();
         let identity = format!("mysql:{server_id}:{uuid}:{database}:{id}");
         let data = DataIdentity { identity, marks: [Some(notified), server.flushed()] };
-        let wire = Arc::new(Mutex::new(Wire { conn, locks: BTreeSet::new() }));
+        let wire = Arc::new(Mutex::new(Wire { conn, locks: BTreeSet::new(), is_galera: server.is_galera() }));
         let (direct, has_locks, is_mariadb) = (server.direct, server.has_locks(), server.is_mariadb());
         Ok(Self { wire, direct, has_locks, is_mariadb, data, broken: CancellationToken::new() })
     }
@@ -198,7 +199,7 @@ fn check(server: &Server, place: &str) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// A replica that takes writes has other data than its primary, and both would elect. Whoever may not ask is trusted
+/// A replica that takes writes has other data than its primary, and both would elect. A login that may not ask is trusted
 /// to name the primary.
 async fn refuse_replica(conn: &mut Conn, place: &str) -> Result<(), StoreError> {
     match conn.query::<Row, _>("SHOW REPLICA STATUS").await {
@@ -237,6 +238,28 @@ pub(super) async fn sets(conn: &mut Conn, text: &str) -> Result<Vec<Vec<Row>>, F
             return result.drop_result().await.map(|()| sets).map_err(|error| Failed { error, at_most });
         }
     }
+}
+
+/// Sends a statement that changes rows and one that has rows, at once: how many were changed, and the rows.
+pub(super) async fn change_and_read(conn: &mut Conn, text: &str) -> Result<(u64, Vec<Row>), Failed> {
+    let mut result = conn.query_iter(text).await.map_err(|error| Failed { error, at_most: 0 })?;
+    let changed = result.affected_rows();
+    let late = |error| Failed { error, at_most: 1 };
+    result.collect::<Row>().await.map_err(late)?;
+    let rows = result.collect::<Row>().await.map_err(late)?;
+    result.drop_result().await.map_err(late)?;
+    Ok((changed, rows))
+}
+
+/// The same, one after the other.
+pub(super) async fn change_then_read(
+    conn: &mut Conn,
+    change: &str,
+    question: &str,
+) -> Result<(u64, Vec<Row>), Failed> {
+    conn.query_drop(change).await.map_err(|error| Failed { error, at_most: 0 })?;
+    let changed = conn.affected_rows();
+    Ok((changed, conn.query(question).await.map_err(|error| Failed { error, at_most: 1 })?))
 }
 
 /// A column as text, whatever the server calls its type.

@@ -117,7 +117,7 @@ fn explain(error: &ServerError) -> (String, bool) {
     (format!("{said} ({code}): {advice}"), permanent)
 }
 
-const GRANTS: &str = "let an administrator who may create tables run the statements in docs/stores/mysql.md, and \
+const GRANTS: &str = "let an administrator who may create tables run what `tenure schema --for mysql` prints, and \
     then GRANT SELECT, INSERT, UPDATE, DELETE ON tenure_registers, SELECT, INSERT, UPDATE ON tenure_deletions, SELECT, \
     UPDATE ON tenure_notifier and SELECT ON tenure_schema to this user; or GRANT CREATE, CREATE VIEW, REFERENCES, TRIGGER, \
     DROP on the database too, so that it can make them itself";

@@ -53,16 +53,15 @@ pub(super) async fn describe(
         remarks.push(EXCESS.to_owned());
     }
     let product = if found.server.is_mariadb() { "MariaDB" } else { "MySQL" };
-    Ok(Description {
+    let mut described = Description::new(
         class,
-        identity: connection.data.identity.clone(),
-        about: format!("{product} {}, {}", found.server.get("version"), settings.place),
-        notifies: *state == ListenerState::Works,
-        process_liveness_locks: false,
-        connection_liveness_locks: found.has_locks,
-        file: None,
-        remarks,
-    })
+        connection.data.identity.clone(),
+        format!("{product} {}, {}", found.server.get("version"), settings.place),
+    );
+    described.notifies = *state == ListenerState::Works;
+    described.connection_liveness_locks = found.has_locks;
+    described.remarks = remarks;
+    Ok(described)
 }
 
 /// Why acknowledged writes can vanish.
@@ -149,7 +148,7 @@ fn doubts(found: &Found, settings: &MysqlSettings, state: &ListenerState) -> Vec
     }
     if found.triggers.is_some_and(|triggers| triggers < 2) {
         doubts.push(
-            "triggers that guard tokens against hands are missing: let an administrator with SUPER run the DDL of docs/stores/mysql.md, \
+            "triggers that guard tokens against hands are missing: let an administrator with SUPER run what `tenure schema --for mysql` prints, \
              or set log_bin_trust_function_creators = 1 and run it again"
                 .to_owned(),
         );

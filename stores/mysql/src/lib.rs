@@ -23,8 +23,7 @@ mod settings;
 use std::fmt;
 use std::sync::Arc;
 
-use async_trait::async_trait;
-use futures_util::stream::BoxStream;
+use futures_util::future::BoxFuture;
 use mysql_async::Row;
 use mysql_async::prelude::Queryable;
 use tenure_core::record::{Record, SessionState};
@@ -34,91 +33,41 @@ use self::liveness::LockTable;
 use self::notifier::Notifier;
 use self::operations::Operations;
 use self::settings::MysqlSettings;
+use tenure_store::kit::handle::{Server, ServerHandle};
 use tenure_store::kit::listener::ListenerHandle;
-use tenure_store::kit::liveness::{LockNumber, WatchedLocks};
-use tenure_store::kit::rules::check_batch;
+use tenure_store::kit::liveness::{LockNumber, WatchedLock};
 use tenure_store::kit::thread::ConnectionThread;
 use tenure_store::kit::watches::Watches;
 use tenure_store::{
-    Backend, Description, Entry, Kind, LivenessLock, LivenessLocks, Name, Opening, Outcome, Query, SessionId,
-    Signal, Store, StoreError, Takeover, Write,
+    Backend, Description, Entry, Exchanged, Kind, LivenessLock, Name, Opening, Outcome, Query, ServersInUrl,
+    StoreError, Write,
 };
 
 const STORE: &str = "mysql";
 
 /// A handle on the registers in a MySQL or MariaDB database.
-pub struct Mysql {
+///
+/// `mysql://USER:PASSWORD@HOST:PORT/DATABASE`, with the parameters `timeout`, `ca` and `sslmode`.
+pub type Mysql = ServerHandle<MysqlServer>;
+
+/// How a MySQL or MariaDB server is asked.
+#[expect(missing_debug_implementations, reason = "its client shows passwords")]
+pub struct MysqlServer {
     settings: Arc<MysqlSettings>,
     operations: Operations,
     notifier: Arc<Notifier>,
-    listener: Arc<ListenerHandle>,
-    locks: Arc<LockTable>,
-    watched_locks: Arc<WatchedLocks>,
-    watches: Arc<Watches>,
-    thread: ConnectionThread,
+    listener: ListenerHandle,
+    locks: LockTable,
 }
 
 /// This store, by its URLs.
-pub const BACKEND: Backend = Backend {
-    name: STORE,
-    product: "MySQL and MariaDB",
-    schemes: &["mysql", "mariadb"],
-    usage: "mysql://HOST/DATABASE",
-    in_process: false,
-    native_notifications: false,
-    setup: Some(schema::setup),
-    read: |url, mode| {
+pub const BACKEND: Backend =
+    Backend::new(STORE, "MySQL and MariaDB", &["mysql", "mariadb"], "mysql://HOST/DATABASE", |url, mode| {
         Opening::with_tables(url, mode, |url| Ok(MysqlSettings::parse(url)?.warning()), Mysql::open)
-    },
-};
-
-impl Mysql {
-    /// Reads the URL and begins to connect, in the background. The server may be down: operations say so.
-    ///
-    /// `mysql://USER:PASSWORD@HOST:PORT/DATABASE`, with the parameters `timeout`, `ca` and `sslmode`.
-    ///
-    /// # Errors
-    /// If the URL cannot be read or contradicts itself, or if there is no thread left. No message shows the URL.
-    pub fn open(url: &str) -> Result<Self, StoreError> {
-        let settings = Arc::new(MysqlSettings::parse(url)?);
-        let watches = Arc::new(Watches::default());
-        let (operations, keep) = Operations::new(settings.clone(), watches.clone());
-        let (notifier, keep_notifying) = Notifier::new(operations.clone(), settings.timeout);
-        let (listener, listen) =
-            listener::listen(settings.clone(), watches.clone(), operations.clone(), notifier.clone());
-        let (locks, watched_locks) = (Arc::default(), Arc::<WatchedLocks>::default());
-        let thread = ConnectionThread::open(STORE)?;
-        thread.spawn(keep);
-        thread.spawn(keep_notifying);
-        thread.spawn(listen);
-        let asked = operations.clone();
-        let free = move |watched| liveness::freed(asked.clone(), watched);
-        thread.spawn(watched_locks.clone().look(watches.clone(), free));
-        Ok(Self {
-            settings,
-            operations,
-            notifier,
-            listener: Arc::new(listener),
-            locks,
-            watched_locks,
-            watches,
-            thread,
-        })
-    }
-
-    /// The statements that make the tables, as the `mysql` client reads them, for whoever may run them when this user may
-    /// not.
-    #[must_use]
-    pub fn ddl() -> &'static str {
-        schema::DDL
-    }
-
-    /// The least that a user needs who takes part in elections and makes no tables; `DATABASE` and `USER` stand for yours.
-    #[must_use]
-    pub fn grants() -> &'static str {
-        schema::GRANTS
-    }
-}
+    })
+    .without_native_notifications()
+    .with_setup(schema::setup)
+    .with_servers(ServersInUrl::one(&["mysql", "mariadb"], 3306));
 
 /// Carries a batch out, round by round. A failure of the only round, or of the first, is one of the whole. Tells also
 /// whether others have to be notified.
@@ -148,131 +97,101 @@ fn closes_session(write: &Write) -> bool {
     matches!(value, Some(Record::Session(session)) if session.state == SessionState::Closed)
 }
 
-/// A watch that outlives its store would wait for ever.
-impl Drop for Mysql {
-    fn drop(&mut self) {
-        self.watches.close();
-    }
-}
-
-impl fmt::Debug for Mysql {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Mysql")
-            .field("place", &self.settings.place)
-            .field("thread", &self.thread)
-            .finish_non_exhaustive()
-    }
-}
-
-impl fmt::Display for Mysql {
+impl fmt::Display for MysqlServer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "mysql://{}", self.settings.place)
     }
 }
 
-#[async_trait]
-impl Store for Mysql {
+impl Server for MysqlServer {
+    const STORE: &'static str = STORE;
+    const LOCKS: bool = true;
+
+    fn open(url: &str, watches: &Arc<Watches>, thread: &ConnectionThread) -> Result<Self, StoreError> {
+        let settings = Arc::new(MysqlSettings::parse(url)?);
+        let (operations, keep) = Operations::new(settings.clone(), watches.clone());
+        let (notifier, keep_notifying) = Notifier::new(operations.clone(), settings.timeout);
+        let (listener, listen) =
+            listener::listen(settings.clone(), watches.clone(), operations.clone(), notifier.clone());
+        thread.spawn(keep);
+        thread.spawn(keep_notifying);
+        thread.spawn(listen);
+        Ok(Self { settings, operations, notifier, listener, locks: LockTable::default() })
+    }
+
     async fn read(&self, namespace: &Name, query: &Query) -> Result<Vec<Entry>, StoreError> {
-        if query.keys.is_empty() && query.kinds.is_empty() {
-            return self.thread.check_open().map(|()| Vec::new());
-        }
-        let (operations, text) = (self.operations.clone(), rows::select(namespace, query));
-        let work = async move {
-            let found: Vec<Row> =
-                operations.ask(|mut wire| async move { Ok(wire.conn.query(text).await?) }).await?;
-            Ok(found.iter().filter_map(rows::entry).collect())
-        };
-        self.thread.run(work).await
+        let text = rows::select(namespace, query);
+        let found: Vec<Row> =
+            self.operations.ask(|mut wire| async move { Ok(wire.conn.query(text).await?) }).await?;
+        Ok(found.iter().filter_map(rows::entry).collect())
     }
 
     async fn write(&self, namespace: &Name, writes: &[Write]) -> Result<Vec<Outcome>, StoreError> {
-        check_batch(STORE, writes)?;
         let batch = Batch::new(namespace, writes, |lock| self.locks.may_hold(lock));
         if batch.is_empty() {
-            return self.thread.check_open().map(|()| batch.outcomes());
+            return Ok(batch.outcomes());
         }
         // The answer does not wait for the notifier, unless the caller may end right afterwards: an operator's command,
         // which listens to nothing, or a node that closes its session.
         let waits = !self.listener.is_open() || writes.iter().any(closes_session);
-        let (operations, notifier) = (self.operations.clone(), self.notifier.clone());
-        let work = async move {
-            let (outcomes, notifies) = write(&operations, batch).await?;
-            if notifies {
-                notifier.notify();
-            }
-            if notifies && waits {
-                notifier.silent().await;
-            }
-            Ok(outcomes)
+        let (outcomes, notifies) = write(&self.operations, batch).await?;
+        if notifies {
+            self.notifier.notify();
+        }
+        if notifies && waits {
+            self.notifier.silent().await;
+        }
+        Ok(outcomes)
+    }
+
+    /// A beat is one statement, and goes in one text with the question; another batch goes before it.
+    async fn exchange(&self, namespace: &Name, writes: &[Write], query: &Query) -> Exchanged {
+        let mut batch = Batch::new(namespace, writes, |lock| self.locks.may_hold(lock));
+        let Some(beat) = batch.only_beat() else {
+            return Exchanged::of_two(self.write(namespace, writes), self.read(namespace, query)).await;
         };
-        self.thread.run(work).await
+        let question = rows::select(namespace, query);
+        match self.operations.ask(|mut wire| async move { beat.run_with(&mut wire, &question).await }).await {
+            Ok((outcome, rows)) => {
+                batch.note(0, vec![outcome]);
+                let read = rows.iter().filter_map(rows::entry).collect();
+                Exchanged { written: Ok(batch.outcomes()), read: Ok(read) }
+            }
+            Err(error) => Exchanged::failed(&error),
+        }
     }
 
-    fn watch(&self, namespace: &Name) -> BoxStream<'static, Signal> {
-        let watch = self.watches.watch(namespace);
+    fn listen(&self, _: &Name) {
         self.listener.open();
-        watch
-    }
-
-    fn liveness(&self) -> Option<&dyn LivenessLocks> {
-        Some(self)
     }
 
     async fn describe(&self) -> Result<Description, StoreError> {
-        let (settings, operations, listener) =
-            (self.settings.clone(), self.operations.clone(), self.listener.clone());
-        let work = async move {
-            operations.ask(|_| async { Ok(()) }).await?;
-            let state = listener.state_within(settings.timeout).await;
-            inspect::describe(&settings, &operations, &state).await
-        };
-        self.thread.run(work).await
+        self.operations.ask(|_| async { Ok(()) }).await?;
+        let state = self.listener.state_within(self.settings.timeout).await;
+        inspect::describe(&self.settings, &self.operations, &state).await
     }
 
-    async fn close(&self) {
-        self.watches.close();
-        let notifier = self.notifier.clone();
-        let notifying = async move {
-            notifier.silent().await;
-            Ok(())
-        };
-        let _ = self.thread.run(notifying).await;
-        self.thread.close().await;
-    }
-}
-
-#[async_trait]
-impl LivenessLocks for Mysql {
-    async fn acquire_lock(
-        &self,
-        namespace: &Name,
-        session: SessionId,
-        takeover: Takeover,
-    ) -> Result<Option<LivenessLock>, StoreError> {
-        self.thread.check_open()?;
-        let lock = LockNumber::of(namespace, session);
-        if takeover == Takeover::Strict || !self.locks.begin(lock) {
-            return Ok(None);
-        }
-        let operations = self.operations.clone();
-        self.thread.run(async move { liveness::take(&operations, lock).await }).await
+    async fn finish(&self) {
+        self.notifier.silent().await;
     }
 
-    fn release_lock(&self, namespace: &Name, session: SessionId) {
-        let lock = LockNumber::of(namespace, session);
-        if self.locks.end(lock) {
-            let operations = self.operations.clone();
-            self.thread.spawn(async move { liveness::let_go(&operations, lock).await });
-        }
+    fn acquire_lock(
+        self: Arc<Self>,
+        number: LockNumber,
+    ) -> impl Future<Output = Result<Option<LivenessLock>, StoreError>> + Send {
+        // Noted at once, so that releasing it meanwhile frees what is about to be taken.
+        let first = self.locks.begin(number);
+        async move { if first { liveness::take(&self.operations, number).await } else { Ok(None) } }
     }
 
-    fn watch_lock(&self, namespace: &Name, session: SessionId, id: &str, takeover: Takeover) {
-        if takeover == Takeover::OnDisconnect {
-            self.watched_locks.watch(namespace, session, id);
-        }
+    fn release_lock(self: Arc<Self>, number: LockNumber) -> Option<BoxFuture<'static, ()>> {
+        let held = self.locks.end(number);
+        held.then(|| -> BoxFuture<'static, ()> {
+            Box::pin(async move { liveness::let_go(&self.operations, number).await })
+        })
     }
 
-    fn unwatch_lock(&self, namespace: &Name, session: SessionId) {
-        self.watched_locks.unwatch(namespace, session);
+    async fn freed_locks(&self, watched: Vec<WatchedLock>) -> Vec<WatchedLock> {
+        liveness::freed(&self.operations, watched).await.unwrap_or_default()
     }
 }

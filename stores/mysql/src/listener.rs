@@ -1,10 +1,10 @@
 //! The connection that listens, on a server that has nothing to listen to.
 //!
-//! It sleeps inside the server, in a statement that anybody can tell by its comment. Whoever has committed something that
+//! It sleeps inside the server, in a statement that people can tell by its comment. A node that has committed something that
 //! notifies looks up the sleepers and interrupts them (`notifier`); they read what changed by the number of the notifier, rest, look
 //! once more, and sleep again.
 //!
-//! A notification that falls between reading and falling asleep wakes nobody. So whoever was woken sleeps shortly at first, then
+//! A notification that falls between reading and falling asleep wakes no listener. So a listener that was woken sleeps shortly at first, then
 //! twice as long each time: there is such a gap only soon after a change, and what is lost in it is found at the end of a
 //! short sleep. (Reading and sleeping in one statement would leave no gap, and a snapshot open; in one text of two, an
 //! interruption between them makes the server keep the second answer for ever.)

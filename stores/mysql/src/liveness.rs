@@ -2,7 +2,7 @@
 //!
 //! The lock is held by the connection for operations. Whatever is written on that connection while it lives is written
 //! under the lock, and the server frees the lock only when it has done with the connection: so once the lock is seen to be
-//! free, no write of that session that requires it is ever applied again. The server tells nobody that a lock is free: a
+//! free, no write of that session that requires it is ever applied again. The server does not tell that a lock is free: a
 //! node that watches one looks, often.
 
 use std::collections::BTreeMap;
@@ -88,11 +88,10 @@ impl LockTable {
 }
 
 /// Those whose lock is free on the server that they are on.
-pub(super) async fn freed(operations: Operations, watched: Vec<WatchedLock>) -> Vec<WatchedLock> {
-    free(&operations, watched).await.unwrap_or_default()
-}
-
-async fn free(operations: &Operations, watched: Vec<WatchedLock>) -> Result<Vec<WatchedLock>, StoreError> {
+pub(super) async fn freed(
+    operations: &Operations,
+    watched: Vec<WatchedLock>,
+) -> Result<Vec<WatchedLock>, StoreError> {
     let identity = operations.connection().await?.data.identity.clone();
     let here: Vec<_> = watched.into_iter().filter(|one| one.is_on(&identity)).collect();
     if here.is_empty() {

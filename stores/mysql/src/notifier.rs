@@ -5,7 +5,7 @@
 //! at most.
 //!
 //! Many notifiers would meet many sleepers when a fleet starts: fifty by fifty interruptions, for which the server stands
-//! still. So one of them notifies for all, the one that holds the lock of the notifier. Whoever finds it held has committed
+//! still. So one of them notifies for all, the one that holds the lock of the notifier. A node that finds it held has committed
 //! before, and leaves it to the holder, who looks at the number of the notifier *after* letting go and begins again if it has
 //! risen. No listener is woken twice by one notification, and one that was woken is left out of it until it has rested (`listener`).
 
@@ -141,7 +141,7 @@ async fn begin(conn: &mut Conn) -> Result<Option<u64>, OperationError> {
 }
 
 /// Lets another handle notify, and tells the number of the notifier as it is then: a statement of its own, which sees what was committed
-/// by whoever found the lock held.
+/// by the node that found the lock held.
 async fn end(conn: &mut Conn) -> Result<Option<u64>, OperationError> {
     let text = format!("DO RELEASE_LOCK({NOTIFIER_LOCK}); SELECT seq FROM tenure_notifier");
     let sets = sets(conn, &text).await.map_err(|failed| failed.error)?;

@@ -54,7 +54,7 @@ impl Operations {
             }
         };
         let (connection, wire) = self.connection.reached(until, turn).await?;
-        // Whoever stops waiting in the middle leaves an answer on the wire that the next would take for its own.
+        // A caller that stops waiting in the middle leaves an answer on the wire that the next would take for its own.
         let abandoned = connection.broken.clone().drop_guard();
         let answered = self.connection.answered(&connection, until, question(wire)).await;
         abandoned.disarm();

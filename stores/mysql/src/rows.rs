@@ -9,16 +9,17 @@ use mysql_async::Row;
 use tenure_core::Token;
 
 use super::connection::text_of;
+use tenure_store::kit::registers::split;
 use tenure_store::{Entry, Epoch, Key, Kind, Name, Query, Value};
 
 const COLUMNS: &str = "epoch, kind, name, version, token, value";
 
 /// Everything that a query asks for, in one statement and so of one moment.
 pub(super) fn select(namespace: &Name, query: &Query) -> String {
-    let kinds: BTreeSet<_> = query.kinds.iter().map(|(epoch, kind)| (epoch.get(), kind.as_str())).collect();
-    let of_kind = |(epoch, kind): &(u64, &str)| format!("(epoch = '{epoch}' AND kind = '{kind}')");
+    let (kinds, keys) = split(query);
+    let of_kind =
+        |(epoch, kind): &(Epoch, Kind)| format!("(epoch = '{}' AND kind = '{}')", epoch.get(), kind.as_str());
     let mut wanted: Vec<_> = kinds.iter().map(of_kind).collect();
-    let keys = query.keys.iter().filter(|key| !kinds.contains(&(key.epoch().get(), key.kind().as_str())));
     wanted.extend(by_name(keys));
     format!(
         "SELECT {COLUMNS} FROM tenure_registers FORCE INDEX (PRIMARY) WHERE namespace = '{namespace}' AND ({})",
@@ -32,7 +33,7 @@ pub(super) fn select_keys<'a>(namespace: &Name, keys: impl Iterator<Item = &'a K
 }
 
 /// Names of one kind make one list, which the server looks up by its index.
-fn by_name<'a>(keys: impl Iterator<Item = &'a Key>) -> Vec<String> {
+fn by_name(keys: BTreeSet<&Key>) -> Vec<String> {
     let mut lists: BTreeMap<(u64, &str), BTreeSet<String>> = BTreeMap::new();
     for key in keys {
         let list = lists.entry((key.epoch().get(), key.kind().as_str())).or_default();

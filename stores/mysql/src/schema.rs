@@ -10,10 +10,10 @@ use super::{STORE, error};
 use tenure_store::{SetupRequest, StoreError};
 
 /// The tables, the view, the triggers, as the `mysql` client reads them.
-pub(super) const DDL: &str = include_str!("schema.sql");
+const DDL: &str = include_str!("schema.sql");
 
 /// What a user needs who does not make them.
-pub(super) const GRANTS: &str = include_str!("grants.sql");
+const GRANTS: &str = include_str!("grants.sql");
 
 /// What `tenure schema` prints. Without a database before the names, they are of the one that is in use.
 pub(super) fn setup(request: &SetupRequest<'_>) -> String {
@@ -26,6 +26,7 @@ const CURRENT: i64 = 1;
 
 /// With the binary log on, only some may make triggers; the rest is worth having without them.
 const NO_TRIGGERS: [u16; 3] = [1419, 1227, 1142];
+const TRIGGER_EXISTS: u16 = 1359;
 
 /// Makes the tables if they are missing, and refuses those of a newer version. Gives the id of these tables, and the number
 /// of the last notification.
@@ -46,8 +47,10 @@ pub(super) async fn ensure(
     }
     let found = found.map_err(failed)?;
     let Some((version, id, seq)) = found else {
-        let message =
-            format!("{}: tenure_schema or tenure_notifier is empty: run the DDL again", settings.place);
+        let message = format!(
+            "{}: tenure_schema or tenure_notifier is empty: run what `tenure schema --for mysql` prints again",
+            settings.place
+        );
         return Err(StoreError::not_applied(STORE, message).permanent());
     };
     if version != CURRENT {
@@ -66,19 +69,19 @@ async fn look(conn: &mut Conn) -> mysql_async::Result<Option<(i64, String, u64)>
 }
 
 /// Nodes that start at the same time make them one after the other. The row that says that they are there comes late, so
-/// that whoever finds it finds the rest.
+/// that a node that finds it finds the rest.
 async fn make(conn: &mut Conn, settings: &MysqlSettings, is_galera: bool) -> Result<(), StoreError> {
     let failed = |error| error::connecting(&settings.place, &error);
     let turn = format!("DO GET_LOCK(CONCAT('tenure schema ', LEFT(DATABASE(), 40)), {})", WAIT);
     conn.query_drop(turn).await.map_err(failed)?;
-    // Somebody may have made them meanwhile; making them again would hold up everybody who uses them.
+    // Another node may have made them meanwhile; making them again would hold up every node that uses them.
     let made = if matches!(look(conn).await, Ok(Some(_))) { Ok(()) } else { make_now(conn, is_galera).await };
     conn.query_drop("DO RELEASE_ALL_LOCKS()").await.map_err(failed)?;
     made.map_err(failed)
 }
 
 /// Locks are local to a member of a Galera cluster, and two members that make the view at the same time stand still for
-/// good. What is in one order for all of them is the making of tables: whoever makes this one makes the rest.
+/// good. What is in one order for all of them is the making of tables: the node that makes this one makes the rest.
 async fn make_now(conn: &mut Conn, is_galera: bool) -> mysql_async::Result<()> {
     if !is_galera {
         return carry_out(conn).await;
@@ -116,11 +119,13 @@ const ABANDONED: i64 = 30;
 
 const AGAIN: Duration = Duration::from_millis(50);
 
+/// A node that could not wait for its turn may do this while another does. So it drops no trigger that the other has just
+/// made, and that writes already run through: only people who run the script again renew triggers.
 async fn carry_out(conn: &mut Conn) -> mysql_async::Result<()> {
-    for statement in statements(DDL) {
-        if let Err(error) = conn.query_drop(&statement).await {
-            let trigger = statement.contains("TRIGGER");
-            if !(trigger && error::code(&error).is_some_and(|code| NO_TRIGGERS.contains(&code))) {
+    for statement in statements(DDL).iter().filter(|statement| !statement.starts_with("DROP TRIGGER")) {
+        if let Err(error) = conn.query_drop(statement).await {
+            let may_fail = |code| NO_TRIGGERS.contains(&code) || code == TRIGGER_EXISTS;
+            if !(statement.contains("TRIGGER") && error::code(&error).is_some_and(may_fail)) {
                 return Err(error);
             }
         }

@@ -1,6 +1,6 @@
 -- The registers of Tenure in MySQL or MariaDB, made to be read by people.
 --
--- Run by whoever may create tables and triggers, in the database that the URL names (`mysql DATABASE < schema.sql`); it
+-- Run by a user that may create tables and triggers, in the database that the URL names (`mysql DATABASE < schema.sql`); it
 -- may be run again. What a user who only takes part in elections needs is at the end.
 
 CREATE TABLE IF NOT EXISTS tenure_schema (
@@ -26,7 +26,7 @@ CREATE TABLE IF NOT EXISTS tenure_registers (
 ) ENGINE = InnoDB;
 
 -- The notifier: one row, locked by every write that notifies others, so that its number rises in the order of commits.
--- Whoever asks for everything above the last number that it saw misses nothing.
+-- A node that asks for everything above the last number that it saw misses nothing.
 CREATE TABLE IF NOT EXISTS tenure_notifier (
     one TINYINT NOT NULL PRIMARY KEY DEFAULT 1,
     seq BIGINT NOT NULL
@@ -61,7 +61,7 @@ LEFT JOIN tenure_registers s ON s.namespace = r.namespace AND s.epoch = r.epoch 
     AND s.name = JSON_VALUE(r.value, '$.holder.session')
 WHERE c.epoch = '0' AND c.kind = 'cluster' AND c.name = 'cluster';
 
--- What must never happen, whoever writes. With the binary log on, making triggers takes SUPER, or
+-- What must never happen, by any program. With the binary log on, making triggers takes SUPER, or
 -- log_bin_trust_function_creators = 1: everything works without them, except against hands.
 DELIMITER //
 DROP TRIGGER IF EXISTS tenure_token_never_falls //
@@ -83,6 +83,6 @@ BEGIN
 END //
 DELIMITER ;
 
--- Whoever finds these rows finds everything else.
+-- A program that finds these rows finds everything else.
 INSERT INTO tenure_notifier (one, seq) VALUES (1, 0) ON DUPLICATE KEY UPDATE one = 1;
 INSERT INTO tenure_schema (one, version, id) VALUES (1, 1, UUID()) ON DUPLICATE KEY UPDATE one = 1;

@@ -61,7 +61,8 @@ impl MysqlSettings {
 
     /// What is doubtful about the way to the server.
     pub(super) fn warning(&self) -> Option<&'static str> {
-        (!self.encrypted && !self.local).then_some(plaintext::SQL)
+        (!self.encrypted && !self.local)
+            .then_some(tenure_store::plaintext_warning!("add sslmode=verify-full to the URL"))
     }
 
     /// What a connection is opened with.
@@ -105,6 +106,13 @@ mod tests {
         assert!(!settings.local && !settings.encrypted);
         assert!(!format!("{settings:?}").contains("hunter2"));
         assert!(MysqlSettings::parse("mysql://ann@127.0.0.1/app").unwrap().local);
+    }
+
+    #[test]
+    fn connections_to_other_hosts_in_clear_are_warned_of() {
+        for (url, plain) in [("mysql://u:p@10.0.0.1/d", true), ("mysql://u:p@localhost/d", false)] {
+            assert_eq!(MysqlSettings::parse(url).unwrap().warning().is_some(), plain, "{url}");
+        }
     }
 
     #[test]

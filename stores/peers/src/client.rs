@@ -211,7 +211,7 @@ impl ClientConnection {
         connect(&self.settings, &address.ok_or_else(nowhere)?).await
     }
 
-    /// After a failed connection: whoever waits is told, and the next member is tried after a moment. True if nobody
+    /// After a failed connection: callers that wait are told, and the next member is tried after a moment. True if none
     /// holds the handle any more.
     async fn settle(&mut self, error: &StoreError) -> bool {
         while let Ok(call) = self.calls.try_recv() {

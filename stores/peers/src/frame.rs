@@ -74,7 +74,6 @@ pub(super) enum Ask {
     Remove(String),
 }
 
-/// The answer.
 #[derive(Debug)]
 pub(super) enum Answer {
     Entries(Vec<Entry>),

@@ -87,3 +87,27 @@ pub(super) fn remarks(group: &Group) -> Vec<String> {
     }
     remarks
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(voters: usize) -> String {
+        let member = |nth| GroupMember {
+            address: format!("10.0.0.{nth}:7600"),
+            votes: true,
+            voting_only: false,
+            leads: nth == 0,
+            reached: true,
+        };
+        remarks(&Group { id: None, members: (0..voters).map(member).collect() }).join("\n")
+    }
+
+    #[test]
+    fn a_group_of_two_or_of_an_even_number_is_remarked() {
+        assert!(of(1).contains("one member alone"), "{}", of(1));
+        assert!(of(2).contains("less than one alone can do"), "{}", of(2));
+        assert!(of(4).contains("4 members bear the loss of 1, as 3 do"), "{}", of(4));
+        assert_eq!((of(3), of(5)), (String::new(), String::new()));
+    }
+}

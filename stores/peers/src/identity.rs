@@ -30,7 +30,7 @@ pub(super) struct MemberDirectory {
 }
 
 impl MemberDirectory {
-    /// Takes the directory, and makes it if it is missing. Whoever can change what is in it can change votes and registers,
+    /// Takes the directory, and makes it if it is missing. A user who can change what is in it can change votes and registers,
     /// and can have this process write wherever a link leads: such a directory is refused, unless told otherwise.
     pub(super) fn take(dir: &Path, checked: bool) -> Result<Self, StoreError> {
         let shown = dir.display();
@@ -47,7 +47,7 @@ impl MemberDirectory {
             )));
         }
         let lock = private().open(dir.join("lock")).map_err(fault)?;
-        // Whoever can read a file can lock it, and former versions let every user read it.
+        // A user who can read a file can lock it, and former versions let every user read it.
         let _ = lock.set_permissions(Permissions::from_mode(PRIVATE));
         flock(&lock, FlockOperation::NonBlockingLockExclusive).map_err(|_| {
             refuse(&format!(

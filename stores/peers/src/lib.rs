@@ -60,7 +60,8 @@ use tenure_store::entropy::KernelEntropy;
 use tenure_store::kit::rules::check_batch;
 use tenure_store::kit::watches::{Watches, lock};
 use tenure_store::{
-    Backend, Class, Description, Entry, Mode, Name, Opening, Outcome, Query, Signal, Store, StoreError, Write,
+    Backend, Class, Description, Entry, Mode, Name, Opening, Outcome, Query, ServersInUrl, Signal, Store,
+    StoreError, Write,
 };
 
 const STORE: &str = "peers";
@@ -71,7 +72,7 @@ const LARGEST_BATCH: usize = 16 << 20;
 const OVERHEAD: usize = 512;
 /// How long closing waits for what is under way.
 const CLOSING: Duration = Duration::from_secs(2);
-/// More operations at once than anybody has.
+/// More operations at once than any process has.
 const OPERATIONS: u32 = 1 << 20;
 
 /// A handle on registers that the nodes themselves keep. See `docs/stores/peers.md` for what it guarantees.
@@ -95,20 +96,13 @@ enum HandleKind {
 }
 
 /// This store, by its URLs.
-pub const BACKEND: Backend = Backend {
-    name: STORE,
-    product: "the nodes themselves, by Raft",
-    schemes: &["peers"],
-    usage: "peers://HOST:PORT,…",
-    in_process: false,
-    native_notifications: true,
-    setup: None,
-    read: |url, mode| {
+pub const BACKEND: Backend =
+    Backend::new(STORE, "the nodes themselves, by Raft", &["peers"], "peers://HOST:PORT,…", |url, mode| {
         // A tool that runs beside a member is not that member.
         let url = if mode == Mode::Join { url.to_owned() } else { Backend::with(url, "member=false") };
         Opening::checked(&url, |url| PeersSettings::parse(url).map(|_| None), Peers::open)
-    },
-};
+    })
+    .with_servers(ServersInUrl::several(&["peers"], 0));
 
 impl Peers {
     /// A handle on the group that a URL names: `peers://HOST:PORT,HOST:PORT,…?secret-file=PATH`, or with certificates
@@ -388,20 +382,14 @@ impl Store for Peers {
     async fn describe(&self) -> Result<Description, StoreError> {
         let group: Group = self.named().await?.into();
         let part = if self.settings.me.is_some() { "a member of" } else { "a client of" };
-        Ok(Description {
-            class: Class::A,
-            identity: format!("peers:{}#{}", self.settings.cluster, group.id.clone().unwrap_or_default()),
-            about: format!(
-                "{part} a Raft group of {}, cluster {}",
-                group.members.len(),
-                self.settings.cluster
-            ),
-            notifies: true,
-            process_liveness_locks: false,
-            connection_liveness_locks: false,
-            file: None,
-            remarks: group::remarks(&group),
-        })
+        let mut described = Description::new(
+            Class::A,
+            format!("peers:{}#{}", self.settings.cluster, group.id.clone().unwrap_or_default()),
+            format!("{part} a Raft group of {}, cluster {}", group.members.len(), self.settings.cluster),
+        );
+        described.notifies = true;
+        described.remarks = group::remarks(&group);
+        Ok(described)
     }
 
     /// A member steps aside first, if it leads the group, so that the others need not notice that it is gone.

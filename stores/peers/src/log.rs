@@ -394,6 +394,15 @@ mod tests {
     }
 
     #[test]
+    fn what_is_too_large_for_a_snapshot_is_full() {
+        let (_dir, _path, mut log) = begun();
+        for (bytes, full) in [(192 << 20, false), ((192 << 20) + 1, true)] {
+            log.state.snapshot.data = vec![0; bytes].into();
+            assert_eq!(log.is_full(), full, "{bytes}");
+        }
+    }
+
+    #[test]
     fn votes_and_entries_are_there_again_and_later_terms_replace() {
         let (_dir, path, mut log) = begun();
         log.append((2..6).map(|index| entry(index, 1)).collect(), None).unwrap();

@@ -168,7 +168,7 @@ impl Machine {
     }
 }
 
-/// Adds what was written down in order: twice the same, or another order, is not what anybody wrote.
+/// Adds what was written down in order: twice the same, or another order, is not what a member wrote.
 fn append<K: Ord, V>(map: &mut BTreeMap<K, V>, key: K, value: V) -> Result<(), Garbled> {
     if map.last_key_value().is_some_and(|(last, _)| *last >= key) {
         return Err(Garbled("order"));

@@ -131,8 +131,8 @@ enum Next {
 }
 
 impl StopState {
-    /// Whoever was asked to lead needs votes, and without ours perhaps nobody has a majority: to be deposed is not enough,
-    /// somebody else must be seen to lead. Only where no majority answered us any more nobody can be waited for.
+    /// The member that was asked to lead needs votes, and without ours it may have no majority: to be deposed is not enough,
+    /// another one must be seen to lead. Only where no majority answered us any more there is none to wait for.
     fn next(self) -> Next {
         match self {
             Self { leads: true, asked: false, .. } => Next::Ask,
@@ -339,9 +339,10 @@ impl Member {
         }
         let committed = self.raft.raft.raft_log.committed;
         let tracker = self.raft.raft.prs();
-        let ready = |id: &&u64| {
-            tracker.get(**id).is_some_and(|seen| seen.recent_active && seen.matched + CAUGHT_UP >= committed)
-        };
+        // One that has just been added counts as active for a while, and may be nowhere: it has to have told how far it is.
+        let caught_up = |matched: u64| matched > 0 && matched + CAUGHT_UP >= committed;
+        let ready =
+            |id: &&u64| tracker.get(**id).is_some_and(|seen| seen.recent_active && caught_up(seen.matched));
         let learner = tracker.conf().learners().iter().find(ready).copied();
         if let Some(id) = learner
             && let Some(address) = self.machine.members.get(&id)
@@ -362,7 +363,7 @@ impl Member {
         }
     }
 
-    /// Hands the Raft leadership, if it has it, to whoever is furthest, so that nobody has to notice that it is gone.
+    /// Hands the Raft leadership, if it has it, to the member that is furthest, so that none has to notice that it is gone.
     fn step_aside(&mut self) {
         let (until, term) =
             (Instant::now() + self.shared.settings.election * STEPPING_ASIDE, self.raft.raft.term);
@@ -639,10 +640,10 @@ fn fail(reply: Reply, error: StoreError) {
 mod tests {
     use super::*;
 
-    /// A member that led used to go as soon as it did not lead any more. By then it had voted for its successor, but nobody had
-    /// seen to it that the vote was sent: where the successor could not reach a third one, nobody led, for two elections.
+    /// A member that led used to go as soon as it did not lead any more. By then it had voted for its successor, but it had not
+    /// seen to it that the vote was sent: where the successor could not reach a third one, no member led, for two elections.
     #[test]
-    fn whoever_steps_aside_goes_when_somebody_else_leads() {
+    fn a_member_that_steps_aside_goes_when_another_leads() {
         let leads = StopState { leads: true, asked: false, follows: false, newer: false };
         let voted = StopState { leads: false, newer: true, ..leads };
         assert_eq!(leads.next(), Next::Ask);

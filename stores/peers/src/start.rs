@@ -33,8 +33,8 @@ pub(super) async fn start(
     let list = settings.members.look_up().await?;
     let own = id_of(settings, &list, me);
     let (id, snapshot) = match find(settings, &list, me).await? {
-        Found::Nobody => (own, beginning(settings, &list)),
-        // One of those that the group began with, only later: its log begins as theirs. Were it empty, nobody could be
+        Found::NoGroup => (own, beginning(settings, &list)),
+        // One of those that the group began with, only later: its log begins as theirs. Were it empty, no member could be
         // elected in a larger group before it is sent, nor could it be sent before.
         Found::Group(id) if id == own => (id, beginning(settings, &list)),
         Found::Group(id) => (id, Snapshot::default()),
@@ -47,7 +47,7 @@ pub(super) async fn start(
 
 enum Found {
     /// All others are as new as this one.
-    Nobody,
+    NoGroup,
     /// There is a group, and it has this id for us.
     Group(u64),
 }
@@ -95,7 +95,7 @@ fn decide(
 ) -> Result<Found, StoreError> {
     match ids {
         [] if list.iter().any(|member| member == me) => {
-            settings.members.may_begin_with(list).map(|()| Found::Nobody)
+            settings.members.may_begin_with(list).map(|()| Found::NoGroup)
         }
         [] => Err(refuse(&format!("{me} is not among the members of {settings}: name it there too"))),
         [Some(id)] => Ok(Found::Group(*id)),

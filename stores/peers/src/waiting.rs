@@ -78,7 +78,7 @@ impl Proposals {
         }
     }
 
-    /// Whether anybody waits for that request.
+    /// Whether a caller waits for that request.
     pub(super) fn has(&self, request: u128) -> bool {
         self.0.contains_key(&request)
     }

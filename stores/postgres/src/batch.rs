@@ -4,14 +4,29 @@ use tokio_postgres::Row;
 use tokio_postgres::types::Type;
 
 use super::STORE;
-use super::rows::{Param, found};
+use super::rows::{Param, READ, found};
 use tenure_store::kit::liveness::LockNumber;
 use tenure_store::kit::rules::{WriteDecision, decide, refused_outright};
 use tenure_store::{Entry, Name, Outcome, StoreError, Write};
 
 /// A batch of compare-and-sets.
-pub(super) const WRITE: &str = "SELECT item, outcome, now_version, now_token, now_value
+pub(super) const WRITE: &str = "
+SELECT item, outcome, now_version AS version, now_token AS token, now_value AS value
 FROM tenure_write_v2($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)";
+
+/// A batch, and everything that a query asks for, in one statement: rows with an item tell of writes, the others are registers.
+/// After the parameters of [`WRITE`] come those of [`READ`], without the namespace.
+pub(super) fn exchange() -> String {
+    let read = (2..=6)
+        .rev()
+        .fold(READ.to_owned(), |read, nth| read.replace(&format!("${nth}"), &format!("${}", nth + 10)));
+    format!(
+        "SELECT item, outcome, NULL::text AS epoch, NULL::text AS kind, NULL::text AS name, version, token, value
+FROM ({WRITE}) AS written
+UNION ALL
+SELECT NULL::bigint, NULL::text, found.* FROM ({read}) AS found"
+    )
+}
 
 /// What [`WRITE`] is asked with: the items that are worth asking about, in the order of their keys.
 #[derive(Debug)]
@@ -118,7 +133,8 @@ fn refused_without_asking(write: &Write) -> Option<StoreError> {
 
 fn outcome(write: &Write, row: &Row) -> Option<Outcome> {
     let found = || -> Option<Entry> {
-        let (version, token, json) = (row.try_get(2).ok()?, row.try_get(3).ok()?, row.try_get(4).ok()?);
+        let (version, token, json) =
+            (row.try_get("version").ok()?, row.try_get("token").ok()?, row.try_get("value").ok()?);
         Some(found(write.key.clone(), version, token, json))
     };
     match row.try_get(1).ok()? {

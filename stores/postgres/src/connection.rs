@@ -41,6 +41,7 @@ pub(super) struct PostgresConnection {
 struct Prepared {
     read: Statement,
     write: Statement,
+    exchange: Statement,
     free: Statement,
 }
 
@@ -48,6 +49,7 @@ struct Prepared {
 struct Statements {
     read: String,
     write: String,
+    exchange: String,
     inspect: String,
 }
 
@@ -57,7 +59,7 @@ impl Statements {
         // There the names of tables are texts.
         let inspect = INSPECT
             .replace("'tenure_registers'", &format!("'{}.tenure_registers'", schema.replace('\'', "''")));
-        Self { read: on(rows::READ), write: on(batch::WRITE), inspect }
+        Self { read: on(rows::READ), write: on(batch::WRITE), exchange: on(&batch::exchange()), inspect }
     }
 }
 
@@ -106,7 +108,8 @@ impl PostgresConnection {
         let prepared = if direct {
             let read = client.prepare(&statements.read).await.map_err(failed)?;
             let write = client.prepare(&statements.write).await.map_err(failed)?;
-            Some(Prepared { read, write, free: client.prepare(rows::FREE).await.map_err(failed)? })
+            let exchange = client.prepare(&statements.exchange).await.map_err(failed)?;
+            Some(Prepared { read, write, exchange, free: client.prepare(rows::FREE).await.map_err(failed)? })
         } else {
             None
         };
@@ -125,6 +128,13 @@ impl PostgresConnection {
         match &self.prepared {
             Some(Prepared { write, .. }) => self.client.query(write, &values(params)).await,
             None => self.client.query_typed(&self.statements.write, params).await,
+        }
+    }
+
+    pub(super) async fn exchange(&self, params: &[Param<'_>]) -> Result<Vec<Row>, Error> {
+        match &self.prepared {
+            Some(Prepared { exchange, .. }) => self.client.query(exchange, &values(params)).await,
+            None => self.client.query_typed(&self.statements.exchange, params).await,
         }
     }
 

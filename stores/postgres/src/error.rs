@@ -106,7 +106,7 @@ fn explain(error: &DbError) -> (String, bool) {
     (format!("{said} ({}): {advice}", code.code()), permanent)
 }
 
-const GRANTS: &str = "let the owner of the database make the tables (the DDL is in docs/stores/postgres.md) and then GRANT SELECT, \
+const GRANTS: &str = "let the owner of the database make the tables (`tenure schema --for postgres` prints them) and then GRANT SELECT, \
     INSERT, UPDATE, DELETE ON tenure_registers and SELECT ON tenure_schema, tenure_leaders to this user; or GRANT CREATE \
     ON SCHEMA to it, so that it can make them itself";
 

@@ -18,7 +18,7 @@ SELECT current_setting('server_version') AS version, current_setting('fsync') = 
     (SELECT count(*) FROM pg_trigger t WHERE t.tgrelid = to_regclass('tenure_registers')
         AND t.tgname LIKE 'tenure\\_%' AND t.tgenabled IN ('O', 'A')) AS triggers,
     (SELECT rolsuper FROM pg_roles WHERE rolname = current_user) AS superuser,
-    has_table_privilege('public', to_regclass('tenure_registers'), 'INSERT, UPDATE, DELETE') AS anybody";
+    has_table_privilege('public', to_regclass('tenure_registers'), 'INSERT, UPDATE, DELETE') AS every_login";
 
 /// Asks the server.
 pub(super) async fn describe(
@@ -35,16 +35,15 @@ pub(super) async fn describe(
     let class = if weak.is_empty() { Class::B } else { Class::C };
     let mut remarks = weak;
     remarks.extend(doubts(&found, settings, direct, state));
-    Ok(Description {
+    let mut described = Description::new(
         class,
         identity,
-        about: format!("PostgreSQL {}, {}", found.get::<_, &str>("version"), settings.place),
-        notifies: *state == ListenerState::Works,
-        process_liveness_locks: false,
-        connection_liveness_locks: direct && *state == ListenerState::Works,
-        file: None,
-        remarks,
-    })
+        format!("PostgreSQL {}, {}", found.get::<_, &str>("version"), settings.place),
+    );
+    described.notifies = *state == ListenerState::Works;
+    described.connection_liveness_locks = direct && *state == ListenerState::Works;
+    described.remarks = remarks;
+    Ok(described)
 }
 
 /// Why acknowledged writes can vanish.
@@ -85,7 +84,7 @@ fn doubts(found: &Row, settings: &PostgresSettings, direct: bool, state: &Listen
     }
     if found.get::<_, i64>("triggers") < 4 {
         doubts.push(
-            "triggers that guard tokens are missing or disabled: run the DDL of docs/stores/postgres.md again"
+            "triggers that guard tokens are missing or disabled: run what `tenure schema --for postgres` prints again"
                 .to_owned(),
         );
     }
@@ -104,7 +103,7 @@ fn excess(found: &Row) -> Vec<String> {
                 .to_owned(),
         );
     }
-    if found.get("anybody") {
+    if found.get("every_login") {
         excess.push(
             "rights wider than needed: every login can write registers; REVOKE ALL ON tenure_registers FROM PUBLIC"
                 .to_owned(),

@@ -56,7 +56,6 @@ impl PostgresListener {
         (Self { handle, connection }, listen)
     }
 
-    /// Opens it.
     pub(super) fn open(&self) {
         self.handle.open();
     }

@@ -10,6 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use futures_util::future::BoxFuture;
 use tokio::time::timeout;
 use tokio_postgres::types::Type;
 
@@ -19,7 +20,6 @@ use super::listener::{ListenerConnection, PostgresListener};
 use super::operations::Operations;
 use super::rows::Param;
 use tenure_store::kit::liveness::{LockNumber, WatchedLock};
-use tenure_store::kit::thread::ConnectionThread;
 use tenure_store::kit::watches::lock;
 use tenure_store::{LivenessLock, StoreError};
 
@@ -76,11 +76,10 @@ impl LockTable {
         state.held.get_mut(&number).map(|held| *held = Some(connection.clone())).is_some()
     }
 
-    /// Frees the lock of a session, in the background.
-    pub(super) fn release(&self, number: LockNumber, thread: &ConnectionThread) {
-        if let Some(Some(connection)) = lock(&self.0).held.remove(&number) {
-            thread.spawn(free(connection, number));
-        }
+    /// Gives the lock of a session up; what frees it on the server, if it is held.
+    pub(super) fn release(&self, number: LockNumber) -> Option<BoxFuture<'static, ()>> {
+        let connection = lock(&self.0).held.remove(&number)??;
+        Some(Box::pin(free(connection, number)))
     }
 }
 
@@ -120,7 +119,7 @@ async fn free(connection: Arc<ListenerConnection>, number: LockNumber) {
 }
 
 /// Those whose lock is free on the server that they are on.
-pub(super) async fn freed(operations: Operations, watched: Vec<WatchedLock>) -> Vec<WatchedLock> {
+pub(super) async fn freed(operations: &Operations, watched: Vec<WatchedLock>) -> Vec<WatchedLock> {
     let numbers: Vec<i64> = watched.iter().map(|one| one.number().get()).collect();
     let ask = |connection: Arc<PostgresConnection>| async move {
         Ok((connection.free(&numbers).await?, connection.data.identity.clone()))

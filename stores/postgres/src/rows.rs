@@ -1,11 +1,10 @@
 //! Registers as rows, and questions about them.
 
-use std::collections::HashSet;
-
 use tenure_core::Token;
 use tokio_postgres::Row;
 use tokio_postgres::types::{ToSql, Type};
 
+use tenure_store::kit::registers::split;
 use tenure_store::{Entry, Epoch, Key, Name, Query, Value};
 
 /// Everything that a query asks for, in one round trip and of one moment.
@@ -36,9 +35,7 @@ pub(super) struct Question {
 impl Question {
     /// Each register is asked for once.
     pub(super) fn new(namespace: &Name, query: &Query) -> Self {
-        let kinds: HashSet<_> = query.kinds.iter().copied().collect();
-        let keys: HashSet<_> = query.keys.iter().collect();
-        let keys = keys.into_iter().filter(|key| !kinds.contains(&(key.epoch(), key.kind())));
+        let (kinds, keys) = split(query);
         let mut question =
             Self { namespace: namespace.to_string(), kinds: Default::default(), keys: Default::default() };
         for (epoch, kind) in &kinds {
@@ -65,11 +62,11 @@ impl Question {
     }
 }
 
-/// What a row of [`READ`] says; none if this version cannot have written it, and so cannot name it.
+/// The register that a row holds; none if it holds none, or if this version cannot have written it, and so cannot name it.
 pub(super) fn entry(row: &Row) -> Option<Entry> {
     let text = |column| row.try_get::<_, &str>(column).ok();
-    let key = key(text(0)?, text(1)?, text(2)?)?;
-    Some(found(key, text(3)?, row.try_get(4).ok()?, text(5)?))
+    let key = key(text("epoch")?, text("kind")?, text("name")?)?;
+    Some(found(key, text("version")?, row.try_get("token").ok()?, text("value")?))
 }
 
 /// A register; unreadable if its version is none.

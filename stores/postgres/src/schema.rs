@@ -9,10 +9,10 @@ use tenure_store::kit::hash::hash;
 use tenure_store::{Retry, SetupRequest, StoreError};
 
 /// The tables, triggers, functions and the view.
-pub(super) const DDL: &str = include_str!("schema.sql");
+const DDL: &str = include_str!("schema.sql");
 
 /// What a user needs who makes no tables.
-pub(super) const GRANTS: &str = "\
+const GRANTS: &str = "\
 GRANT SELECT, INSERT, UPDATE, DELETE ON tenure_registers TO USER;
 GRANT SELECT ON tenure_schema, tenure_leaders TO USER;
 ";
@@ -33,12 +33,18 @@ const TRIES: u32 = 10;
 const CURRENT: i32 = 1;
 
 /// The schemas in which this user can find registers; the one that its search path leads to, first. Beside that one, only
-/// those count that its owner, this login, the database's owner or a superuser has made: anybody who has a schema could
-/// otherwise put a table of that name into it, and no node would start any more.
+/// those count that its owner, this login, the database's owner or a superuser has made: any login that has a schema could
+/// otherwise put a table of that name into it, and no node would start any more. All of it is read from one snapshot:
+/// `to_regclass` has one of its own, and may not know a table yet that the rest of the query sees.
 const FIND: &str = "
+WITH o AS (
+    SELECT c.oid, c.relowner
+    FROM unnest(current_schemas(false)) WITH ORDINALITY AS path (name, nth)
+        JOIN pg_namespace n ON n.nspname = path.name JOIN pg_class c ON c.relnamespace = n.oid
+    WHERE c.relname = 'tenure_schema' ORDER BY path.nth LIMIT 1)
 SELECT n.nspname::text, c.oid IS NOT DISTINCT FROM o.oid AS leads_there
 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace JOIN pg_roles r ON r.oid = c.relowner
-    LEFT JOIN pg_class o ON o.oid = to_regclass('tenure_schema')
+    LEFT JOIN o ON true
 WHERE c.relname = 'tenure_schema' AND c.relkind = 'r' AND n.nspname !~ '^pg_'
     AND has_schema_privilege(n.oid, 'USAGE')
     AND (o.oid IS NULL OR c.oid = o.oid OR c.relowner = o.relowner OR r.rolsuper OR r.rolname = current_user
@@ -51,7 +57,7 @@ SELECT count(*) = 1 FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace
 WHERE n.nspname = $1 AND p.proname = 'tenure_write_v2' AND p.proconfig IS NOT NULL
     AND p.prosrc LIKE '%pg_stat_get_activity%'";
 
-/// Whose turn it is to make the tables. The number is known to everybody, and whoever holds the lock for long is not waited
+/// Whose turn it is to make the tables. Every login can know the number, and one that holds the lock for long is not waited
 /// for: two that make tables at once wait for each other in the catalog, and one of them has to try again.
 fn turn() -> String {
     let turn = hash(&["tenure schema"]);

@@ -1,6 +1,6 @@
 -- The registers of Tenure: one logged table, made to be read by people with psql.
 --
--- Run by whoever may create tables; it may be run again. Then a user who only takes part in elections needs:
+-- Run by a user that may create tables; it may be run again. Then a user who only takes part in elections needs:
 --   GRANT SELECT, INSERT, UPDATE, DELETE ON tenure_registers TO app;
 --   GRANT SELECT ON tenure_schema, tenure_leaders TO app;
 
@@ -25,7 +25,7 @@ CREATE TABLE IF NOT EXISTS tenure_registers (
     PRIMARY KEY (namespace, epoch, kind, name)
 ) WITH (fillfactor = 50);
 
--- What must never happen, whoever writes.
+-- What must never happen, by any program.
 CREATE OR REPLACE FUNCTION tenure_refuse() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     RAISE EXCEPTION USING ERRCODE = 'integrity_constraint_violation', MESSAGE = 'tenure: ' || TG_ARGV[0];
@@ -128,7 +128,7 @@ BEGIN
         END LOOP;
         RETURN NEXT;
     END LOOP;
-    -- Whoever asked has given up by now: what it was not told of must not happen.
+    -- The node that asked has given up by now: what it was not told of must not happen.
     IF clock_timestamp() > statement_timestamp() + p_patience_ms * interval '1 millisecond' THEN
         RAISE EXCEPTION USING ERRCODE = 'query_canceled', MESSAGE = 'tenure: took longer than its caller waits';
     END IF;
@@ -158,7 +158,7 @@ LEFT JOIN tenure_registers s ON s.namespace = r.namespace AND s.epoch = r.epoch 
     AND s.name = r.value::json #>> '{holder,session}'
 WHERE c.epoch = '0' AND c.kind = 'cluster' AND c.name = 'cluster';
 
--- Names in the functions mean the tables beside them, whatever the search path of whoever calls.
+-- Names in the functions mean the tables beside them, whatever the search path of the caller.
 ALTER FUNCTION tenure_refuse SET search_path FROM CURRENT;
 ALTER FUNCTION tenure_write_v2 SET search_path FROM CURRENT;
 ALTER FUNCTION tenure_notify_v2 SET search_path FROM CURRENT;

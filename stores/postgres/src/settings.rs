@@ -12,7 +12,6 @@ use tokio_postgres_rustls::MakeRustlsConnect;
 use super::STORE;
 use tenure_store::StoreError;
 use tenure_store::kit::params::{Grammar, Params};
-use tenure_store::kit::plaintext;
 
 /// Where the server is and how to talk to it.
 pub(super) struct PostgresSettings {
@@ -67,7 +66,8 @@ impl PostgresSettings {
 
     /// What is doubtful about the way to the server.
     pub(super) fn warning(&self) -> Option<&'static str> {
-        (self.tls.is_none() && !self.local).then_some(plaintext::SQL)
+        (self.tls.is_none() && !self.local)
+            .then_some(tenure_store::plaintext_warning!("add sslmode=verify-full to the URL"))
     }
 
     /// How long the server may work on one statement: it gives up before we do, so that nothing which we stopped
@@ -156,6 +156,20 @@ mod tests {
         assert!(PostgresSettings::parse("postgresql://ann@127.0.0.1/app").unwrap().local);
         let elsewhere = PostgresSettings::parse("postgres://ann@localhost/app?hostaddr=10.0.0.7").unwrap();
         assert!(elsewhere.warning().is_some(), "what is connected to is the address");
+        let config = settings.config(true);
+        let probes = "tcp_keepalives_idle=1 -c tcp_keepalives_interval=1 -c tcp_keepalives_count=3";
+        assert!(config.get_options().is_some_and(|options| options.contains(probes)), "{config:?}");
+    }
+
+    #[test]
+    fn connections_to_other_hosts_in_clear_are_warned_of() {
+        for (url, plain) in [
+            ("postgres://u:p@db.example/d", true),
+            ("postgres://u:p@127.0.0.1,db.example/d", true),
+            ("postgres://u:p@127.0.0.1/d", false),
+        ] {
+            assert_eq!(PostgresSettings::parse(url).unwrap().warning().is_some(), plain, "{url}");
+        }
     }
 
     #[test]

@@ -32,7 +32,7 @@ pub(super) fn unreachable(place: &str, error: &RedisError) -> StoreError {
     }
 }
 
-/// An operation that was sent failed: unless the server itself says that it refused, nobody knows.
+/// An operation that was sent failed: unless the server itself says that it refused, its fate is unknown.
 pub(super) fn of_operation(error: &RedisError) -> (StoreError, ConnectionHealth) {
     match error.code() {
         Some(code) => of_code(code, error.detail().unwrap_or_default()),

@@ -3,6 +3,7 @@
 //! ```text
 //!   write() ──▶ operations ──▶ EVALSHA change.lua ─▶ HGET, compare, HSET, PUBLISH ──┐  (one atomic step)
 //!   read()  ──▶ operations ──▶ GET, HGETALL …, HMGET …  (one round trip)            │
+//!   exchange() ▶ operations ──▶ EVALSHA, HGETALL …, HMGET …  (one round trip) ──────┤
 //!   streams ◀── watches ◀── listener ◀──────────────────────────── SUBSCRIBE ◀─────────┘
 //! ```
 //!
@@ -24,18 +25,16 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use async_trait::async_trait;
-use futures_util::stream::BoxStream;
-
 use self::listener::RedisListener;
 use self::operations::Operations;
 use self::settings::RedisSettings;
+use tenure_store::kit::handle::{Server, ServerHandle};
 use tenure_store::kit::listener::ListenerState;
-use tenure_store::kit::rules::check_batch;
 use tenure_store::kit::thread::ConnectionThread;
 use tenure_store::kit::watches::Watches;
 use tenure_store::{
-    Backend, Class, Description, Entry, Name, Opening, Outcome, Query, Signal, Store, StoreError, Write,
+    Backend, Class, Description, Entry, Exchanged, Name, Opening, Outcome, Query, ServersInUrl, StoreError,
+    Write,
 };
 
 const STORE: &str = "redis";
@@ -44,92 +43,66 @@ const STORE: &str = "redis";
 const CONFIRMATION: Duration = Duration::from_secs(1);
 
 /// A handle on the registers of a Redis server. See `docs/stores/redis.md` for what it guarantees in which configuration.
-pub struct Redis {
+///
+/// `redis://USER:PASSWORD@HOST:PORT/DB`, `rediss://` for TLS, `redis+unix:///PATH`, or
+/// `redis+sentinel://HOST:PORT,HOST:PORT/NAME/DB`; with the parameters `timeout`, `wait`, `ca`, `cert`, `key`.
+pub type Redis = ServerHandle<RedisServer>;
+
+/// How a Redis server is asked.
+#[expect(missing_debug_implementations, reason = "its client shows passwords")]
+pub struct RedisServer {
     settings: Arc<RedisSettings>,
     operations: Arc<Operations>,
     listener: RedisListener,
-    watches: Arc<Watches>,
-    thread: ConnectionThread,
 }
 
 /// This store, by its URLs.
-pub const BACKEND: Backend = Backend {
-    name: STORE,
-    product: "Redis and Valkey",
-    schemes: &["redis", "rediss", "valkey", "valkeys", "redis+unix", "redis+sentinel", "rediss+sentinel"],
-    usage: "redis://HOST",
-    in_process: false,
-    native_notifications: true,
-    setup: Some(schema::setup),
-    read: |url, _| Opening::checked(url, |url| Ok(RedisSettings::parse(url)?.warning()), Redis::open),
-};
+pub const BACKEND: Backend = Backend::new(
+    STORE,
+    "Redis and Valkey",
+    &["redis", "rediss", "valkey", "valkeys", "redis+unix", "redis+sentinel", "rediss+sentinel"],
+    "redis://HOST, redis+sentinel://HOST,HOST/NAME",
+    |url, _| Opening::checked(url, |url| Ok(RedisSettings::parse(url)?.warning()), Redis::open),
+)
+.with_setup(schema::setup)
+.with_servers(ServersInUrl::one(&["redis", "valkey"], 6379));
 
-impl Redis {
-    /// Prepares a handle on the server that a URL names; nothing is connected before the first operation.
-    ///
-    /// `redis://USER:PASSWORD@HOST:PORT/DB`, `rediss://` for TLS, `redis+unix:///PATH`, or
-    /// `redis+sentinel://HOST:PORT,HOST:PORT/NAME/DB`; with the parameters `timeout`, `wait`, `ca`, `cert`, `key`.
-    ///
-    /// # Errors
-    /// If the URL cannot be read, a certificate neither, or the process has no threads left.
-    pub fn open(url: &str) -> Result<Self, StoreError> {
+impl fmt::Display for RedisServer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.settings.fmt(f)
+    }
+}
+
+impl Server for RedisServer {
+    const STORE: &'static str = STORE;
+
+    fn open(url: &str, watches: &Arc<Watches>, thread: &ConnectionThread) -> Result<Self, StoreError> {
         let settings = Arc::new(RedisSettings::parse(url)?);
-        let watches = Arc::new(Watches::default());
-        let (listener, task) = listener::pair(&settings, &watches);
+        let (listener, task) = listener::pair(&settings, watches);
         let operations = Arc::new(Operations::new(settings.clone(), watches.clone(), listener.clone()));
-        let thread = ConnectionThread::open(STORE)?;
         thread.spawn(task.run(Arc::downgrade(&operations)));
-        Ok(Self { settings, operations, listener, watches, thread })
+        Ok(Self { settings, operations, listener })
     }
-}
 
-impl fmt::Debug for Redis {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Redis")
-            .field("settings", &self.settings)
-            .field("thread", &self.thread)
-            .finish_non_exhaustive()
-    }
-}
-
-impl fmt::Display for Redis {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(&self.settings, f)
-    }
-}
-
-#[async_trait]
-impl Store for Redis {
     async fn read(&self, namespace: &Name, query: &Query) -> Result<Vec<Entry>, StoreError> {
-        if query.keys.is_empty() && query.kinds.is_empty() {
-            return self.thread.check_open().map(|()| Vec::new());
-        }
-        let (operations, namespace, query) = (self.operations.clone(), namespace.clone(), query.clone());
-        self.thread.run(async move { operations.read(&namespace, &query).await }).await
+        self.operations.read(namespace, query).await
     }
 
     async fn write(&self, namespace: &Name, writes: &[Write]) -> Result<Vec<Outcome>, StoreError> {
-        check_batch(STORE, writes)?;
-        let (operations, namespace, writes) = (self.operations.clone(), namespace.clone(), writes.to_vec());
-        self.thread.run(async move { operations.write(&namespace, &writes).await }).await
+        self.operations.write(namespace, writes).await
     }
 
-    fn watch(&self, namespace: &Name) -> BoxStream<'static, Signal> {
-        let watch = self.watches.watch(namespace);
+    async fn exchange(&self, namespace: &Name, writes: &[Write], query: &Query) -> Exchanged {
+        self.operations.exchange(namespace, writes, query).await
+    }
+
+    fn listen(&self, namespace: &Name) {
         self.listener.watch(namespace, CONFIRMATION);
-        watch
     }
 
     async fn describe(&self) -> Result<Description, StoreError> {
-        let (operations, listener, patience) =
-            (self.operations.clone(), self.listener.clone(), self.settings.timeout);
-        let (server, state) = self
-            .thread
-            .run(async move {
-                let server = operations.describe().await?;
-                Ok((server, listener.settled(patience).await))
-            })
-            .await?;
+        let server = self.operations.describe().await?;
+        let state = self.listener.settled(self.settings.timeout).await;
         let mut remarks = server.remarks;
         if let ListenerState::Failed(why) = &state {
             remarks.push(listener::remark(why));
@@ -138,34 +111,17 @@ impl Store for Redis {
             (Class::C, Some(run)) => format!("{}#{run}", self.settings),
             _ => self.settings.to_string(),
         };
-        Ok(Description {
-            class: server.class,
-            identity,
-            about: server.about,
-            notifies: state == ListenerState::Works,
-            process_liveness_locks: false,
-            connection_liveness_locks: false,
-            file: None,
-            remarks,
-        })
-    }
-
-    async fn close(&self) {
-        self.watches.close();
-        self.thread.close().await;
-    }
-}
-
-/// A watch that outlives its store would wait for ever.
-impl Drop for Redis {
-    fn drop(&mut self) {
-        self.watches.close();
+        let mut described = Description::new(server.class, identity, server.about);
+        described.notifies = state == ListenerState::Works;
+        described.remarks = remarks;
+        Ok(described)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use tenure_store::Store;
 
     #[tokio::test]
     async fn without_a_server_everything_fails_at_once_and_is_proven() {

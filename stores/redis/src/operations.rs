@@ -20,7 +20,7 @@ use super::script::{Change, Look};
 use super::settings::RedisSettings;
 use tenure_store::kit::thread::Backoff;
 use tenure_store::kit::watches::{Watches, lock};
-use tenure_store::{Class, Entry, Name, Outcome, Query, Retry, Signal, StoreError, Write};
+use tenure_store::{Class, Entry, Exchanged, Name, Outcome, Query, Retry, Signal, StoreError, Write};
 
 /// The operations side of a handle.
 #[derive(Debug)]
@@ -102,15 +102,63 @@ impl Operations {
         if let Err(Failure::NoScript) = reply {
             reply = self.ask(&up, deadline, &change.command(true)).await;
         }
-        let changed = change.read(reply.map_err(Failure::into_error)?)?;
+        let reply = reply.map_err(Failure::into_error)?;
+        self.changed(space, &up, deadline, change, reply).await
+    }
+
+    /// The script and the reads, sent at once. What has to be asked anew, because another server has the namespace or the server
+    /// lost the script, is asked part by part.
+    pub(super) async fn exchange(
+        self: &Arc<Self>,
+        space: &Name,
+        writes: &[Write],
+        query: &Query,
+    ) -> Exchanged {
+        let deadline = self.deadline();
+        let (change, look) = (Change::new(space, writes), Look::new(space, query));
+        let commands = look.commands_after(change.command(false));
+        let up = match self.up(deadline).await {
+            Ok(up) => up,
+            Err(error) => return Exchanged::failed(&error),
+        };
+        let replies = match self.send_all(&up, deadline, &commands).await {
+            Ok(replies) => replies,
+            Err(failure) => return Exchanged::failed(&failure.into_error()),
+        };
+        let mut replies = replies.into_iter();
+        let changed = replies.next().unwrap_or(Reply::Nil);
+        let found: Vec<Reply> = replies.collect();
+        let written = match self.check(&up, &changed) {
+            Ok(()) => self.changed(space, &up, deadline, change, changed).await,
+            Err(Failure::NoScript | Failure::Moved(..)) => self.write(space, writes).await,
+            Err(Failure::Other(error)) => Err(error),
+        };
+        let read = match found.iter().try_for_each(|reply| self.check(&up, reply)) {
+            Ok(()) => look.entries(found),
+            Err(Failure::NoScript | Failure::Moved(..)) => self.read(space, query).await,
+            Err(Failure::Other(error)) => Err(error),
+        };
+        Exchanged { written, read }
+    }
+
+    /// Takes in the answer of the script.
+    async fn changed(
+        self: &Arc<Self>,
+        space: &Name,
+        up: &Up,
+        deadline: Instant,
+        change: Change<'_>,
+        reply: Reply,
+    ) -> Result<Vec<Outcome>, StoreError> {
+        let changed = change.read(reply)?;
         self.remember(space, changed.marker.as_deref());
         if changed.unnotified > 0 {
             self.unnotified.store(true, Ordering::Relaxed);
         }
         if changed.connection == ConnectionHealth::Spent {
-            self.give_up(&up);
+            self.give_up(up);
         }
-        self.wait_for_replicas(&up, deadline, changed.outcomes).await
+        self.wait_for_replicas(up, deadline, changed.outcomes).await
     }
 
     pub(super) async fn read(
@@ -170,7 +218,7 @@ impl Operations {
         Instant::now() + self.settings.timeout
     }
 
-    /// The connection. Whoever comes while one is being made waits for it; whoever comes after an attempt has failed,
+    /// The connection. An operation that comes while one is being made waits for it; one that comes after an attempt has failed,
     /// and before the next, is told at once.
     async fn up(self: &Arc<Self>, deadline: Instant) -> Result<Arc<Up>, StoreError> {
         let Ok(mut state) = timeout_at(deadline, self.state.lock()).await else {
@@ -289,11 +337,21 @@ impl Operations {
         deadline: Instant,
         commands: &Pipeline,
     ) -> Result<Vec<Reply>, Failure> {
-        let mut connection = up.connection.clone();
-        let asked = timeout_at(deadline, connection.send_packed_commands(commands, 0, commands.len())).await;
-        let replies = self.answer(up, asked)?;
+        let replies = self.send_all(up, deadline, commands).await?;
         replies.iter().try_for_each(|reply| self.check(up, reply))?;
         Ok(replies)
+    }
+
+    /// The answers to some commands; each may be an error.
+    async fn send_all(
+        self: &Arc<Self>,
+        up: &Up,
+        deadline: Instant,
+        commands: &Pipeline,
+    ) -> Result<Vec<Reply>, Failure> {
+        let mut connection = up.connection.clone();
+        let asked = timeout_at(deadline, connection.send_packed_commands(commands, 0, commands.len())).await;
+        self.answer(up, asked)
     }
 
     fn answer<T>(

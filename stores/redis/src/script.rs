@@ -10,6 +10,7 @@ use super::error::{self, ConnectionHealth};
 use super::{STORE, keys};
 use tenure_store::entropy::KernelEntropy;
 use tenure_store::kit::packed::{entry, pack, unpack};
+use tenure_store::kit::registers::split;
 use tenure_store::kit::rules::{WriteDecision, decide, refused_outright};
 use tenure_store::{Entry, Epoch, Key, Kind, Name, Outcome, Query, StoreError, Write};
 
@@ -156,9 +157,9 @@ pub(super) struct Found {
 impl<'a> Look<'a> {
     /// A register that is asked for twice, by name and by kind, is found once.
     pub(super) fn new(namespace: &'a Name, query: &'a Query) -> Self {
-        let whole: BTreeSet<_> = query.kinds.iter().copied().collect();
+        let (whole, named) = split(query);
         let mut single: BTreeMap<_, BTreeSet<_>> = BTreeMap::new();
-        for key in query.keys.iter().filter(|key| !whole.contains(&(key.epoch(), key.kind()))) {
+        for key in named {
             single.entry((key.epoch(), key.kind())).or_default().insert(key);
         }
         Self { namespace, whole, single }
@@ -167,6 +168,19 @@ impl<'a> Look<'a> {
     pub(super) fn commands(&self) -> Pipeline {
         let mut commands = Pipeline::new();
         commands.cmd("GET").arg(keys::marker(self.namespace));
+        self.add_to(&mut commands);
+        commands
+    }
+
+    /// The same after the script, which tells the marker.
+    pub(super) fn commands_after(&self, script: Cmd) -> Pipeline {
+        let mut commands = Pipeline::new();
+        commands.add_command(script);
+        self.add_to(&mut commands);
+        commands
+    }
+
+    fn add_to(&self, commands: &mut Pipeline) {
         for (epoch, kind) in &self.whole {
             commands.cmd("HGETALL").arg(keys::hash(self.namespace, *epoch, *kind));
         }
@@ -177,14 +191,18 @@ impl<'a> Look<'a> {
                 .arg(keys::hash(self.namespace, *epoch, *kind))
                 .arg(names.iter().map(AsRef::as_ref).collect::<Vec<&str>>());
         }
-        commands
     }
 
     pub(super) fn read(self, replies: Vec<Reply>) -> Result<Found, StoreError> {
         let mut replies = replies.into_iter();
         let marker = replies.next().and_then(text);
         check_format(marker.as_deref())?;
-        let mut entries = Vec::new();
+        Ok(Found { marker, entries: self.entries(replies)? })
+    }
+
+    /// What the answers to the reads say.
+    pub(super) fn entries(self, replies: impl IntoIterator<Item = Reply>) -> Result<Vec<Entry>, StoreError> {
+        let (mut replies, mut entries) = (replies.into_iter(), Vec::new());
         for (epoch, kind) in self.whole {
             read_whole(epoch, kind, replies.next(), &mut entries)?;
         }
@@ -196,7 +214,7 @@ impl<'a> Look<'a> {
                 }
             }
         }
-        Ok(Found { marker, entries })
+        Ok(entries)
     }
 }
 

@@ -67,7 +67,7 @@ impl RedisSettings {
         let ConnectionAddr::Tcp(host, _) = self.info.addr() else { return None };
         let local =
             self.sentinels.as_ref().map_or_else(|| plaintext::is_local(host), sentinel::Sentinels::are_local);
-        (!local).then_some(plaintext::REDIS)
+        (!local).then_some(tenure_store::plaintext_warning!("write rediss:// instead of redis://"))
     }
 
     /// A client of the server at that place, or of the one in the URL. Nothing is connected yet.
@@ -220,6 +220,20 @@ mod tests {
             let settings = RedisSettings::parse(url).unwrap_or_else(|error| panic!("{url}: {error}"));
             assert_eq!(settings.to_string(), expected);
             assert!(!format!("{settings:?}").contains("hunter2"));
+        }
+    }
+
+    #[test]
+    fn connections_to_other_hosts_in_clear_are_warned_of() {
+        for (url, plain) in [
+            ("redis://:p@cache.example", true),
+            ("redis://:p@localhost", false),
+            ("redis+sentinel://:p@127.0.0.1:1,10.0.0.1:1/main", true),
+            ("redis+sentinel://127.0.0.1:1/main", false),
+            ("rediss://:p@cache.example", false),
+            ("redis+unix:///run/redis.sock", false),
+        ] {
+            assert_eq!(RedisSettings::parse(url).unwrap().warning().is_some(), plain, "{url}");
         }
     }
 

@@ -16,7 +16,7 @@ use rustix::process::{Pid, Signal, getpid, kill_process};
 
 use tenure_store::kit::watches::lock;
 
-/// So long is a write waited for before anybody is woken: longer than any write takes.
+/// So long is a write waited for before a process is woken: longer than any write takes.
 const LIMIT: Duration = Duration::from_secs(2);
 
 /// How long nothing has moved.

@@ -46,12 +46,12 @@ use self::liveness::LockTable;
 use self::location::FileLocation;
 use self::notifier::Notifier;
 use self::reader::{Ask, InotifyState, Reader, Then};
-use self::writer::{Batch, Job, Ticket, Writer};
+use self::writer::{Batch, Carried, Job, Ticket, Writer};
 use tenure_store::kit::rules::check_batch;
 use tenure_store::kit::watches::Watches;
 use tenure_store::{
-    Backend, Class, Description, Entry, LivenessLock, LivenessLocks, Mode, Name, Opening, Outcome, Query,
-    SessionId, Signal, Store, StoreError, Takeover, Write,
+    Backend, Class, Description, Entry, Exchanged, LivenessLock, LivenessLocks, Mode, Name, Opening, Outcome,
+    Query, SessionId, Signal, Store, StoreError, Takeover, Write,
 };
 
 const STORE: &str = "sqlite";
@@ -83,15 +83,8 @@ pub struct Sqlite {
 }
 
 /// This store, by its URLs.
-pub const BACKEND: Backend = Backend {
-    name: STORE,
-    product: "SQLite, the embedded store",
-    schemes: &["sqlite"],
-    usage: "sqlite:, sqlite:PATH",
-    in_process: false,
-    native_notifications: true,
-    setup: Some(|_| schema::setup()),
-    read: |url, mode| {
+pub const BACKEND: Backend =
+    Backend::new(STORE, "SQLite, the embedded store", &["sqlite"], "sqlite:, sqlite:PATH", |url, mode| {
         let (path, access) = location_of(url.strip_prefix("sqlite:").unwrap_or(url))?;
         Ok(Opening::new(move || match path.try_exists() {
             Ok(false) if mode == Mode::Look => {
@@ -99,8 +92,8 @@ pub const BACKEND: Backend = Backend {
             }
             _ => Ok(Arc::new(Sqlite::open_for(path, access)?)),
         }))
-    },
-};
+    })
+    .with_setup(|_| schema::setup());
 
 /// The file that what follows `sqlite:` names, and who shares it.
 fn location_of(rest: &str) -> Result<(PathBuf, Access), StoreError> {
@@ -188,7 +181,7 @@ impl Sqlite {
         self.file.path()
     }
 
-    /// A duplicate of the descriptor that holds the lock of a session of this handle, closed on `exec`. Whoever is
+    /// A duplicate of the descriptor that holds the lock of a session of this handle, closed on `exec`. A process that is
     /// given it holds the lock too: the session counts as alive until the last one is closed.
     #[must_use]
     pub fn lock_of(&self, session: SessionId) -> Option<OwnedFd> {
@@ -253,6 +246,29 @@ impl Sqlite {
                 Err(late) if tokio::time::Instant::now() >= until => return Err(late),
                 Err(_) => self.standstill.goes_on(self.file.notifier().path()),
             }
+        }
+    }
+
+    /// Has the writing thread carry out some writes, and read, in one transaction.
+    async fn carry_out(
+        &self,
+        namespace: &Name,
+        writes: &[Write],
+        query: Query,
+    ) -> Result<Carried, StoreError> {
+        check_batch(STORE, writes)?;
+        self.check_open()?;
+        self.locks.tell(writes);
+        let ticket = Arc::new(Ticket::default());
+        let waiting = CallOff(ticket.clone());
+        let (reply, answer) = oneshot::channel();
+        let batch = Batch { namespace: namespace.clone(), writes: writes.to_vec(), query, ticket, reply };
+        self.writer.send(Job::Write(batch)).map_err(|_| closed())?;
+        match self.wait(answer).await {
+            Ok(Ok(answered)) => answered,
+            Ok(Err(_)) if waiting.0.call_off() => Err(closed()),
+            Err(_) if waiting.0.call_off() => Err(waited(self.path())),
+            _ => Err(StoreError::unknown(STORE, "no answer from the disk: look whether it was written")),
         }
     }
 
@@ -349,19 +365,13 @@ impl Store for Sqlite {
     }
 
     async fn write(&self, namespace: &Name, writes: &[Write]) -> Result<Vec<Outcome>, StoreError> {
-        check_batch(STORE, writes)?;
-        self.check_open()?;
-        self.locks.tell(writes);
-        let ticket = Arc::new(Ticket::default());
-        let waiting = CallOff(ticket.clone());
-        let (reply, answer) = oneshot::channel();
-        let batch = Batch { namespace: namespace.clone(), writes: writes.to_vec(), ticket, reply };
-        self.writer.send(Job::Write(batch)).map_err(|_| closed())?;
-        match self.wait(answer).await {
-            Ok(Ok(answered)) => answered,
-            Ok(Err(_)) if waiting.0.call_off() => Err(closed()),
-            Err(_) if waiting.0.call_off() => Err(waited(self.path())),
-            _ => Err(StoreError::unknown(STORE, "no answer from the disk: look whether it was written")),
+        self.carry_out(namespace, writes, Query::default()).await.map(|(outcomes, _)| outcomes)
+    }
+
+    async fn exchange(&self, namespace: &Name, writes: &[Write], query: &Query) -> Exchanged {
+        match self.carry_out(namespace, writes, query.clone()).await {
+            Ok((outcomes, found)) => Exchanged { written: Ok(outcomes), read: Ok(found) },
+            Err(error) => Exchanged::failed(&error),
         }
     }
 
@@ -384,16 +394,16 @@ impl Store for Sqlite {
         })
         .await?;
         let (device, inode) = self.file.number();
-        Ok(Description {
-            class: Class::B,
-            identity: format!("sqlite:{device}:{inode}:{}", self.id),
-            about: format!("SQLite {}, {}", rusqlite::version(), self.path().display()),
-            notifies: self.listener.works(),
-            process_liveness_locks: true,
-            connection_liveness_locks: false,
-            file: Some(self.path().to_owned()),
-            remarks: self.remarks(),
-        })
+        let mut described = Description::new(
+            Class::B,
+            format!("sqlite:{device}:{inode}:{}", self.id),
+            format!("SQLite {}, {}", rusqlite::version(), self.path().display()),
+        );
+        described.notifies = self.listener.works();
+        described.process_liveness_locks = true;
+        described.file = Some(self.path().to_owned());
+        described.remarks = self.remarks();
+        Ok(described)
     }
 
     /// Locks of sessions that were not released stay held until the process dies.

@@ -116,7 +116,7 @@ impl Reader {
         select.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?.collect()
     }
 
-    /// Has every watch begin with [`Signal::Forgot`]: what was in the file before is still believed by somebody, for a lease of
+    /// Has every watch begin with [`Signal::Forgot`]: what was in the file before is still believed by a node, for a lease of
     /// this length.
     pub(super) fn was_replaced(&mut self, longest: Duration) {
         tracing::warn!(file = %self.file.path().display(), "another file was here, and is still in use");

@@ -105,7 +105,7 @@ pub(super) fn open_writer(path: &Path) -> Result<Connection, StoreError> {
 pub(super) fn setup() -> String {
     let tables = MIGRATIONS.concat();
     format!(
-        "-- The embedded store makes its file by itself, and whoever may write the file takes part. Only to look at:\n\
+        "-- The embedded store makes its file by itself, and a user who may write the file takes part. Only to look at:\n\
          {tables}\n"
     )
 }

@@ -49,7 +49,8 @@ async fn a_full_disk_refuses_and_goes_on_once_there_is_room() {
     let attempt = async |version| {
         let (reply, answer) = oneshot::channel();
         let writes = vec![node("x", version, &"x".repeat(100_000))];
-        let batch = Batch { namespace: space.clone(), writes, ticket: Arc::default(), reply };
+        let query = Query::default();
+        let batch = Batch { namespace: space.clone(), writes, query, ticket: Arc::default(), reply };
         full.send(Job::Write(batch)).unwrap();
         answer.await.unwrap()
     };
@@ -71,7 +72,7 @@ async fn a_full_disk_refuses_and_goes_on_once_there_is_room() {
 #[test]
 fn what_is_no_database_is_left_untouched() {
     let (_dir, path) = file();
-    std::fs::write(&path, "the diary of somebody else, long enough to be read as a header".repeat(100))
+    std::fs::write(&path, "a text of another program, long enough to be read as a header".repeat(100))
         .unwrap();
     let message = refusal(&path);
     assert!(message.contains("not a SQLite database"), "{message}");
@@ -164,7 +165,7 @@ async fn another_program_that_writes_is_waited_for() {
     assert!(store.read(&space, &query).await.unwrap().is_empty(), "called off with its caller");
 }
 
-/// The guards hold against anybody with `sqlite3` in hand.
+/// The guards hold against a person with `sqlite3`.
 #[tokio::test]
 async fn triggers_guard_tokens_and_roles() {
     let (_dir, path) = file();

@@ -10,7 +10,7 @@ use tokio::sync::oneshot;
 
 use super::file::SharedFile;
 use super::{STORE, error, rows, schema};
-use tenure_store::{Name, Outcome, StoreError, Write};
+use tenure_store::{Entry, Name, Outcome, Query, StoreError, Write};
 
 /// What the thread is asked to do.
 #[derive(Debug)]
@@ -19,13 +19,17 @@ pub(super) enum Job {
     Stop(oneshot::Sender<()>),
 }
 
-/// Some writes, and who wants to know.
+/// What became of some writes, and what was read with them.
+pub(super) type Carried = (Vec<Outcome>, Vec<Entry>);
+
+/// Some writes, what is to be read with them, and who wants to know.
 #[derive(Debug)]
 pub(super) struct Batch {
     pub(super) namespace: Name,
     pub(super) writes: Vec<Write>,
+    pub(super) query: Query,
     pub(super) ticket: Arc<Ticket>,
-    pub(super) reply: oneshot::Sender<Result<Vec<Outcome>, StoreError>>,
+    pub(super) reply: oneshot::Sender<Result<Carried, StoreError>>,
 }
 
 /// Whether a batch may still be called off: until it has begun. So a caller that gives up waiting can tell "it did not
@@ -92,7 +96,7 @@ impl Writer {
         let notifier = file.notifier();
         let turn = notifier.turn();
         let (answer, notifies) = match self.carry_out(&batch) {
-            Ok((outcomes, notifies)) => (Ok(outcomes), notifies),
+            Ok((carried, notifies)) => (Ok(carried), notifies),
             Err(error) => {
                 self.roll_back();
                 (Err(error), false)
@@ -105,19 +109,24 @@ impl Writer {
         let _ = batch.reply.send(answer);
     }
 
-    /// One transaction for all; within it each item is decided by itself. Tells whether anybody has to be woken.
-    fn carry_out(&mut self, batch: &Batch) -> Result<(Vec<Outcome>, bool), StoreError> {
+    /// One transaction for all; within it each item is decided by itself. Tells whether others have to be woken.
+    fn carry_out(&mut self, batch: &Batch) -> Result<(Carried, bool), StoreError> {
         self.file.check()?;
         self.begin(batch)?;
         let path = self.file.path().to_owned();
-        let applied = self.apply_all(batch).map_err(|error| error::before_commit(&path, error))?;
+        let work = || {
+            let (outcomes, notifies) = self.apply_all(batch)?;
+            let found = rows::select(&self.connection, &batch.namespace, &batch.query)?;
+            Ok(((outcomes, found), notifies))
+        };
+        let done = work().map_err(|error| error::before_commit(&path, error))?;
         self.connection.prepare_cached("COMMIT").and_then(|mut commit| commit.execute([])).map_err(
             |error| {
                 let busy = error.sqlite_error_code() == Some(ErrorCode::DatabaseBusy);
                 if busy { error::before_commit(&path, error) } else { error::at_commit(&path, error) }
             },
         )?;
-        Ok(applied)
+        Ok(done)
     }
 
     /// Takes SQLite's write lock. Other writers of ours wait in [`super::notifier::Notifier::turn`]; programs that do not know

@@ -33,9 +33,7 @@ pub(super) struct Notifier {
 /// Where it is written down what was told.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum RecordPlace {
-    /// In the store.
     Store,
-    /// In memory.
     Memory,
 }
 
@@ -56,7 +54,7 @@ impl Notifier {
         self.deliver_without_store(app, alerting);
     }
 
-    /// Stands for the role as long as there is anybody to tell.
+    /// Campaigns for the role as long as there is a target to tell.
     async fn campaign(&self, app: &App, wanted: bool) -> Result<(), tenure::Error> {
         let stands = lock(&self.standing).is_some();
         if wanted && !stands {
@@ -99,7 +97,7 @@ impl Notifier {
         Ok(())
     }
 
-    /// Without the store: whoever told people last goes on. With it again: what was said is taken back.
+    /// Without the store, the node that told people last goes on. With it again: what was said is taken back.
     fn deliver_without_store(&self, app: &Arc<App>, alerting: &Alerting) {
         let seen = app.cluster_view.latest();
         let role = Name::new(ROLE).ok();

@@ -6,7 +6,7 @@
 //!                                  leader of `tenure.alerts` ───┴──▶ record (in the store) ──▶ notify
 //! ```
 //!
-//! What was told is kept in the store ([`record`]), so that whoever leads `tenure.alerts` next goes on from it.
+//! What was told is kept in the store ([`record`]), so that the next leader of `tenure.alerts` goes on from it.
 
 pub mod condition;
 mod delivery;
@@ -75,7 +75,6 @@ struct ActiveSeries {
 pub enum AlertEvent {
     /// A condition has held for long enough.
     AlertFiring {
-        /// Which.
         alert: Name,
         /// How bad.
         severity: &'static str,
@@ -84,25 +83,20 @@ pub enum AlertEvent {
     },
     /// It does not hold any more.
     AlertResolved {
-        /// Which.
         alert: Name,
         /// How bad.
         severity: &'static str,
     },
     /// A target was told.
     AlertNotified {
-        /// Which.
         alert: Name,
-        /// Who.
         target: String,
         /// That it fires, or that it is over.
         status: &'static str,
     },
     /// A target could not be told.
     AlertNotifyFailed {
-        /// Which.
         alert: Name,
-        /// Who.
         target: String,
         /// Why.
         error: String,
@@ -112,7 +106,6 @@ pub enum AlertEvent {
 /// An alert as this agent sees it.
 #[derive(Debug, Clone)]
 pub struct AlertReport {
-    /// The rule.
     pub rule: Rule,
     /// inactive, pending or firing.
     pub state: &'static str,
@@ -197,7 +190,7 @@ impl AlertManager {
         self.state().alerting.rules.iter().any(|rule| rule.name == *alert)
     }
 
-    /// Whether anybody is ever told anything.
+    /// Whether any target is ever told anything.
     #[must_use]
     pub fn has_recipients(&self) -> bool {
         self.state().alerting.rules.iter().any(|rule| !rule.notify.is_empty())

@@ -1,5 +1,5 @@
 //! What is kept about an alert, in a register of its own: since when it fires, who was told, who knows. It is the memory
-//! of whoever tells people, and the next one goes on from it. Everything here is a decision without a clock or a wire.
+//! of the node that tells people, and the next one goes on from it. Everything here is a decision without a clock or a wire.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -21,7 +21,7 @@ pub struct Record {
     pub episode: Option<Episode>,
     /// When the last one began and ended.
     pub past: Option<(Timestamp, Timestamp)>,
-    /// Nobody is told for a while.
+    /// No target is told for a while.
     pub silence: Option<Silence>,
     /// When people were last to be told something new.
     pub news_at: Option<Timestamp>,
@@ -42,10 +42,10 @@ pub struct Episode {
     pub news: u32,
     /// The series that people were to be told of, and still fire.
     pub covered: BTreeSet<String>,
-    /// Somebody looks after it.
+    /// An operator looks after it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub acknowledged: Option<Order>,
-    /// Somebody says that it is over, although the condition still holds.
+    /// An operator says that it is over, although the condition still holds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resolved: Option<Order>,
 }
@@ -53,7 +53,6 @@ pub struct Episode {
 /// A series that fires.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Instance {
-    /// Its labels.
     pub labels: Labels,
     /// What it was when it began to fire; none if that was not a number.
     pub value: Option<f64>,
@@ -63,7 +62,7 @@ pub struct Instance {
     pub summary: String,
 }
 
-/// Nobody is told until then.
+/// No target is told until then.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Silence {
     /// Until when.
@@ -76,9 +75,7 @@ pub struct Silence {
 /// What a target was told last, or is to be told.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Delivered {
-    /// Of which episode.
     pub episode: u64,
-    /// Which news of it.
     pub news: u32,
     /// Whether it was told that it fires, or that it is over.
     pub firing: bool,
@@ -97,9 +94,7 @@ pub struct Delivered {
 /// What a target is to be told.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Notice {
-    /// Of which episode.
     pub episode: u64,
-    /// Which news of it.
     pub news: u32,
     /// It fires, or it is over.
     pub firing: bool,
@@ -110,7 +105,7 @@ pub struct Notice {
 pub struct NotifyPolicy {
     /// The shortest time between two notifications.
     pub cool_down: Duration,
-    /// While nobody acknowledges it, it is told again this often; nought: never.
+    /// Until an operator acknowledges it, it is told again this often; nought: never.
     pub repeat: Duration,
 }
 
@@ -145,7 +140,7 @@ impl Record {
         }
     }
 
-    /// What each of these targets is to be told next. That it is over goes to whoever was told that it fires.
+    /// What each of these targets is to be told next. That it is over goes to the targets that were told that it fires.
     #[must_use]
     pub fn due(&self, targets: &[String]) -> Vec<(String, Notice)> {
         let over = self.told.iter().filter(|(_, told)| self.is_over(told)).map(|(target, told)| {
@@ -202,7 +197,6 @@ pub const ATTEMPTS: u32 = 12;
 /// Why a target could not be told.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Failure {
-    /// Why.
     pub why: String,
     /// Trying again would not help.
     pub permanent: bool,
@@ -224,12 +218,12 @@ impl Delivered {
 }
 
 impl Episode {
-    /// Whether anybody was ever to be told.
+    /// Whether any target was ever to be told.
     fn is_told(&self) -> bool {
         self.news > 0 && self.resolved.is_none()
     }
 
-    /// What is new: a series that nobody was told of, or the whole once more.
+    /// What is new: a series that no target was told of, or the whole once more.
     fn has_news(&self, patience: NotifyPolicy, waited: Duration) -> bool {
         let unheard = self.instances.iter().any(|instance| !self.covered.contains(&key(&instance.labels)));
         let again = !patience.repeat.is_zero() && waited >= patience.repeat && self.acknowledged.is_none();
@@ -297,7 +291,7 @@ mod tests {
             record.advance(&[role("a")], PATIENCE, at(minute));
             assert_eq!(tell(&mut record, at(minute)), if minute == 0 { vec![true] } else { vec![] });
         }
-        // Whoever goes on from the register tells nothing again.
+        // A node that goes on from the register tells nothing again.
         let mut next: Record = serde_json::from_str(&serde_json::to_string(&record).unwrap()).unwrap();
         assert_eq!(next, record);
         next.advance(&[role("a")], PATIENCE, at(3));

@@ -18,7 +18,6 @@ pub struct Alerting {
     pub scrape: Vec<String>,
     /// The token for them.
     pub scrape_token: Option<super::target::Hidden>,
-    /// The rules.
     pub rules: Vec<Rule>,
     /// Who can be told.
     pub targets: Vec<Target>,
@@ -27,7 +26,6 @@ pub struct Alerting {
 /// When people are told of something, and who.
 #[derive(Debug, Clone)]
 pub struct Rule {
-    /// Its name.
     pub name: Name,
     /// When it holds.
     pub condition: Condition,
@@ -41,7 +39,7 @@ pub struct Rule {
     pub notify: Vec<Recipient>,
     /// How often.
     pub patience: NotifyPolicy,
-    /// Whether it is told also while the store cannot be seen, by whoever told people last.
+    /// Whether it is told also while the store cannot be seen, by the node that told people last.
     pub without_store: bool,
     /// Whether it came with Tenure.
     pub shipped: bool,
@@ -52,9 +50,9 @@ pub struct Rule {
 pub enum Severity {
     /// Good to know.
     Info,
-    /// Somebody should look, by day.
+    /// An operator should look, by day.
     Warning,
-    /// Somebody should look now.
+    /// An operator should look now.
     Critical,
 }
 
@@ -75,7 +73,6 @@ impl Severity {
 pub struct Recipient {
     /// As the rule has it, such as `slack:#ops`.
     pub text: String,
-    /// The target.
     pub target: Name,
     /// A channel other than the target's own.
     pub channel: Option<String>,
@@ -85,7 +82,7 @@ impl Recipient {
     /// Finds out who is meant: the name of a target, or its kind, and perhaps a channel.
     ///
     /// # Errors
-    /// If nobody is.
+    /// If none is.
     pub fn find(text: &str, targets: &[Target]) -> Result<Self, String> {
         let (wanted, channel) = match text.split_once(':') {
             Some((wanted, channel)) => (wanted, Some(channel.to_owned())),
@@ -245,7 +242,7 @@ pub const COOL_DOWN: Duration = Duration::from_secs(5 * 60);
 /// It is told again this often, if nothing else is said.
 pub const REPEAT: Duration = Duration::from_secs(4 * 3600);
 
-/// The rules that come with Tenure. A fail-over takes up to a ttl and a bit: nobody is told of a role without a leader
+/// The rules that come with Tenure. A fail-over takes up to a ttl and a bit: no target is told of a role without a leader
 /// before three have passed.
 #[must_use]
 pub fn shipped(prefix: &str, ttl: Duration, notify: &[Recipient]) -> Vec<Rule> {

@@ -48,7 +48,6 @@ pub(super) fn is_known(metric: &str) -> bool {
 pub struct Sample {
     /// When, in seconds.
     pub at: f64,
-    /// What.
     pub value: f64,
 }
 
@@ -59,7 +58,6 @@ pub struct SeriesValue {
     pub metric: String,
     /// The rest of its name.
     pub labels: Labels,
-    /// The value.
     pub value: f64,
 }
 
@@ -85,7 +83,7 @@ impl SampleStore {
         self.metrics.retain(|metric, _| self.wanted.contains_key(metric));
     }
 
-    /// Whether anybody asks for a metric.
+    /// Whether a rule asks for a metric.
     #[must_use]
     pub fn wants(&self, metric: &str) -> bool {
         self.wanted.contains_key(metric)

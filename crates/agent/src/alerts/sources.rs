@@ -18,7 +18,7 @@ pub(super) async fn collect(app: &App, alerting: &Alerting) -> Vec<(String, Vec<
     let me = app.node.name().to_string();
     let prefixes = [app.config.metrics.prefix.as_str(), "tenure", "forge_leader"];
     let mut sources = scraped(app, alerting, &prefixes).await;
-    // Whoever is scraped speaks for itself.
+    // A scraped agent speaks for itself.
     let mut speaks: Vec<String> = sources.iter().map(|(node, _)| node.clone()).collect();
     speaks.push(me.clone());
     let seen = app.cluster_view.latest();

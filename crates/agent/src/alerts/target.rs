@@ -26,7 +26,6 @@ impl fmt::Debug for Hidden {
 /// Who can be told.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Target {
-    /// Its name.
     pub name: Name,
     /// How it wants to be told.
     pub kind: TargetKind,
@@ -73,7 +72,6 @@ pub struct Message {
     pub version: u32,
     /// firing or resolved.
     pub status: &'static str,
-    /// Which alert.
     pub alert: String,
     /// critical, warning or info.
     pub severity: &'static str,
@@ -100,7 +98,6 @@ pub struct Message {
 /// A series that fires.
 #[derive(Debug, Clone, Serialize)]
 pub struct MessageInstance {
-    /// Its labels.
     pub labels: super::samples::Labels,
     /// Its value when it began to fire.
     pub value: Option<f64>,
@@ -253,14 +250,14 @@ mod tests {
             labels,
             value: Some(0.0),
             since: String::new(),
-            summary: "nobody leads <a>".to_owned(),
+            summary: "no node leads <a>".to_owned(),
         };
         Message {
             version: 1,
             status: "firing",
             alert: "no-leader".to_owned(),
             severity: "critical",
-            summary: "nobody leads <a>".to_owned(),
+            summary: "no node leads <a>".to_owned(),
             condition: "tenure_led < 1".to_owned(),
             since: "2030-01-01T00:00:00Z".to_owned(),
             key: "tenure/default/no-leader/7".to_owned(),
@@ -276,7 +273,7 @@ mod tests {
     fn slack_gets_text_that_is_not_markup_and_a_channel() {
         let body = slack(&message(), Some("#ops"));
         assert_eq!(body["channel"], "#ops");
-        assert_eq!(body["text"], "[firing] no-leader: nobody leads &lt;a&gt; (and 1 more)");
+        assert_eq!(body["text"], "[firing] no-leader: no node leads &lt;a&gt; (and 1 more)");
         assert_eq!(body["attachments"][0]["color"], "danger");
         assert!(body["attachments"][0]["text"].as_str().unwrap().contains("`tenure_led &lt; 1`"));
     }

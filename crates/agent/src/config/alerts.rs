@@ -20,8 +20,8 @@ impl Reader {
             self.fault("alerting.interval", "at least 100ms");
         }
         let targets = self.targets();
-        let everybody = || targets.iter().map(|target| target.name.to_string()).collect();
-        let texts = self.value("alerting.notify").map_or_else(everybody, |_| self.list("alerting.notify"));
+        let every_target = || targets.iter().map(|target| target.name.to_string()).collect();
+        let texts = self.value("alerting.notify").map_or_else(every_target, |_| self.list("alerting.notify"));
         let default = self.recipients("alerting.notify", &texts, &targets);
         let mut rules = self.rules(prefix, &targets, &default, notices);
         if self.truth("alerting.defaults").unwrap_or(true) {
@@ -179,7 +179,7 @@ impl Reader {
         self.secret_file(&file)
     }
 
-    /// The first line of a file that nobody else can read.
+    /// The first line of a file that no other user can read.
     fn secret_file(&mut self, path: &str) -> Option<Hidden> {
         let file = self.text(path)?;
         match first_line(Path::new(&file)) {

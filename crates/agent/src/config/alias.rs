@@ -23,7 +23,6 @@ pub struct Alias {
     pub design: &'static str,
     /// Where it is found.
     pub place: AliasSource,
-    /// What it becomes.
     pub becomes: &'static str,
 }
 
@@ -106,7 +105,7 @@ pub(super) fn below(path: &str) -> bool {
     ALIASES.iter().any(|alias| matches!(alias.place, AliasSource::File(at) if at.starts_with(&below)))
 }
 
-/// The names of aliases right below a path, for whoever misspelt one.
+/// The names of aliases right below a path, for suggestions when one is misspelt.
 pub(super) fn names_below(path: &str) -> Vec<&'static str> {
     let below = if path.is_empty() { String::new() } else { format!("{path}.") };
     let name = |alias: &Alias| match alias.place {

@@ -3,7 +3,6 @@
 
 use super::value::ValueKind;
 
-/// A key.
 #[derive(Debug)]
 pub struct Key {
     /// Where it stands in the file; `[]` marks a list of tables.
@@ -14,7 +13,6 @@ pub struct Key {
     pub default: &'static str,
     /// Whether a reload (SIGHUP) applies a change.
     pub reload: bool,
-    /// What it means.
     pub meaning: &'static str,
 }
 
@@ -29,7 +27,7 @@ const fn live(path: &'static str, kind: ValueKind, default: &'static str, meanin
 /// Every key.
 pub const KEYS: &[Key] = &[
     key("store", ValueKind::Secret, "sqlite:", "URL of the store; see docs/stores"),
-    key("namespace", ValueKind::Name, "default", "the cluster: two namespaces in one store never touch"),
+    key("namespace", ValueKind::Name, "default", "separates clusters that share a store"),
     key("node.name", ValueKind::Name, "HOST-PID", "name of this node; one live process may use it"),
     key(
         "node.address",
@@ -48,7 +46,7 @@ pub const KEYS: &[Key] = &[
         "timing.profile",
         ValueKind::Choice(&["default", "fast", "relaxed"]),
         "default",
-        "a ttl of 5s, 2s or 15s, from which everything else follows",
+        "a ttl of 5s, 2s or 15s, from which everything else follows; without a profile it is 20s on object storage",
     ),
     key(
         "timing.ttl",
@@ -131,7 +129,7 @@ pub const KEYS: &[Key] = &[
         "candidacy.cool-down",
         ValueKind::Span,
         "ttl",
-        "wait this long before campaigning again after the work failed",
+        "wait this long before campaigning again after the work failed; twice as long after each further failure, up to 1m",
     ),
     key(
         "candidacy.requires",
@@ -180,7 +178,7 @@ pub const KEYS: &[Key] = &[
         "role[].cool-down",
         ValueKind::Span,
         "candidacy.cool-down",
-        "wait this long before campaigning again after the work failed",
+        "wait this long before campaigning again after the work failed; twice as long after each further failure, up to 1m",
     ),
     key("role[].drain", ValueKind::Span, "timing.drain", "how long its work may take to stop"),
     key(
@@ -194,6 +192,12 @@ pub const KEYS: &[Key] = &[
         ValueKind::Choice(&["hold", "campaign"]),
         "hold",
         "hold: the agent leads it itself, for /leader; campaign: the agent is a candidate only while a client campaigns",
+    ),
+    key(
+        "role[].guard",
+        ValueKind::Secret,
+        "none",
+        "URL of a guard lock: a lock of another system to hold too while leading; see docs/guides/migrate.md",
     ),
     live(
         "role[].migration",

@@ -15,7 +15,7 @@ use crate::nearest::nearest;
 /// Where a value came from.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Origin {
-    /// Nobody said anything.
+    /// Not given: the default.
     Default,
     /// A line of the file.
     File(PathBuf, usize),
@@ -35,7 +35,6 @@ impl Origin {
 /// A value and where it came from.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GivenValue {
-    /// The value.
     pub value: Value,
     /// Where it came from.
     pub origin: Origin,
@@ -44,7 +43,6 @@ pub struct GivenValue {
 /// All that was said, by concrete path.
 #[derive(Debug, Default)]
 pub struct Layers {
-    /// The values.
     pub values: BTreeMap<String, GivenValue>,
     /// What was translated, for people.
     pub notices: Vec<String>,

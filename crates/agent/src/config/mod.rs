@@ -34,7 +34,6 @@ pub struct Config {
     pub store: String,
     /// Which cluster.
     pub namespace: Name,
-    /// This node.
     pub node: NodeConfig,
     /// Times, checked.
     pub settings: TimingSettings,
@@ -48,17 +47,13 @@ pub struct Config {
     pub candidacy: CandidacyConfig,
     /// How far leading goes when nothing else is said of a role.
     pub migration: Migration,
-    /// The roles.
     pub roles: Vec<RoleConfig>,
     /// The tasks that every node runs.
     pub everywhere: Vec<TaskConfig>,
-    /// HTTP.
     pub http: HttpConfig,
     /// How others are called.
     pub outbound: Outbound,
-    /// Metrics.
     pub metrics: MetricsConfig,
-    /// Alerts.
     pub alerting: Alerting,
     /// Variables of ours that commands inherit all the same.
     pub pass_env: Vec<String>,
@@ -68,10 +63,8 @@ pub struct Config {
     pub given: BTreeMap<String, GivenValue>,
 }
 
-/// This node.
 #[derive(Debug, Clone)]
 pub struct NodeConfig {
-    /// Its name.
     pub name: Name,
     /// Where others reach it.
     pub address: Option<String>,
@@ -105,7 +98,6 @@ pub struct CandidacyConfig {
 /// A role that was named.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RoleConfig {
-    /// Its name.
     pub name: Name,
     /// Who works.
     pub mode: Mode,
@@ -115,6 +107,8 @@ pub struct RoleConfig {
     pub migration: Migration,
     /// Only this node leads it.
     pub static_leader: Option<Name>,
+    /// The URL of its guard lock. May hold a secret: never printed.
+    pub guard: Option<String>,
     /// The commands that run while it is led, in the order in which they start.
     pub work: Vec<WorkConfig>,
     /// What its leader runs by the clock.
@@ -126,14 +120,15 @@ impl RoleConfig {
     #[must_use]
     pub fn new(name: Name, mode: Mode, candidacy: CandidacyConfig) -> Self {
         let (work, tasks) = (Vec::new(), Vec::new());
-        Self { name, mode, candidacy, migration: Migration::On, static_leader: None, work, tasks }
+        let (static_leader, guard) = (None, None);
+        Self { name, mode, candidacy, migration: Migration::On, static_leader, guard, work, tasks }
     }
 
     /// Whether another form of it needs no other candidacy.
     #[must_use]
     pub fn stands_like(&self, other: &Self) -> bool {
         let off = |role: &Self| role.migration == Migration::Off;
-        self.mode == other.mode && off(self) == off(other)
+        self.mode == other.mode && off(self) == off(other) && self.guard == other.guard
     }
 }
 
@@ -146,20 +141,15 @@ pub enum Mode {
     Campaign,
 }
 
-/// HTTP.
 #[derive(Debug, Clone)]
 pub struct HttpConfig {
-    /// The Unix socket.
     pub socket: Option<PathBuf>,
-    /// Its mode.
     pub socket_mode: u32,
     /// Who may act through it, by user id.
     pub operators: Vec<u32>,
-    /// TCP addresses.
     pub listen: Vec<SocketAddr>,
     /// What clients on loopback addresses may do without tokens.
     pub loopback: Scope,
-    /// Certificates and key.
     pub tls: Option<(PathBuf, PathBuf)>,
     /// Tokens, if any are needed.
     pub tokens: Option<Tokens>,
@@ -183,11 +173,9 @@ pub struct HttpConfig {
     pub streams: usize,
     /// Open streams of one client.
     pub streams_per_client: usize,
-    /// Events kept.
     pub events_kept: usize,
 }
 
-/// Metrics.
 #[derive(Debug, Clone)]
 pub struct MetricsConfig {
     /// What names begin with.
@@ -341,7 +329,8 @@ impl Config {
             Value::Text(name) => Some(name.clone()),
             _ => None,
         };
-        named.filter_map(name).collect()
+        let of_store = tenure::store::secret_variables(&self.store).iter().map(ToString::to_string);
+        named.filter_map(name).chain(of_store).collect()
     }
 
     fn names(&self) -> Vec<&Name> {
@@ -375,7 +364,7 @@ pub struct Sources {
 
 impl Sources {
     /// The file that was named, or the one under /etc if there is one: a file that happens to lie in the working directory
-    /// may be anybody's.
+    /// may be another user's.
     fn config_file(&self) -> Option<PathBuf> {
         let usual = || Some(PathBuf::from("/etc/tenure/tenure.toml")).filter(|path| path.exists());
         self.file.clone().or_else(usual)
@@ -454,7 +443,7 @@ impl Reader {
         self.errors.push(format!("{origin}: {path}: {why}"));
     }
 
-    /// Where the registers are, as far as the URL tells: nobody is asked, and nothing is made.
+    /// Where the registers are, as far as the URL tells: no server is asked, and no file is made.
     fn store(&mut self) -> String {
         let url = self.text("store").unwrap_or_else(|| "sqlite:".to_owned());
         if tenure::store::backend_for_url(&url).is_ok_and(|backend| backend.in_process) {
@@ -478,7 +467,8 @@ impl Reader {
         let profile = match self.text("timing.profile").as_deref() {
             Some("fast") => Timing::FAST_TTL,
             Some("relaxed") => Timing::RELAXED_TTL,
-            _ => Timing::DEFAULT_TTL,
+            Some(_) => Timing::DEFAULT_TTL,
+            None => tenure::store::default_ttl(self.text("store").as_deref().unwrap_or("sqlite:")),
         };
         let ttl = self.span("timing.ttl").unwrap_or(profile);
         let takeover = match self.text("timing.takeover").as_deref() {
@@ -549,9 +539,23 @@ impl Reader {
             let role = RoleConfig::new(name, mode, self.candidacy(&at, default));
             let migration = self.migration(&at, mode);
             let static_leader = self.name(&format!("{at}.static-leader"));
-            roles.push(RoleConfig { migration, static_leader, ..role });
+            let guard = self.guard(&format!("{at}.guard"), migration);
+            roles.push(RoleConfig { migration, static_leader, guard, ..role });
         }
         roles
+    }
+
+    /// The URL of a guard lock, which a shadow must not take: the programs that it would keep from working are at work.
+    fn guard(&mut self, path: &str, migration: Migration) -> Option<String> {
+        let url = self.text(path)?;
+        let node = self.node().name;
+        if migration == Migration::Shadow {
+            self.fault(path, "a shadow takes no guard lock: remove this key, or set migration = \"on\"");
+        } else if let Err(error) = tenure::guard::open(&url, &node) {
+            let why = error.to_string();
+            self.fault(path, why.strip_prefix("guard: ").unwrap_or(&why));
+        }
+        Some(url)
     }
 
     fn migration(&mut self, at: &str, mode: Mode) -> Migration {
@@ -661,7 +665,7 @@ impl Reader {
         self.or_fault("http.tokens", read)
     }
 
-    /// Beyond this host, nobody talks to the agent in clear or without a token.
+    /// Beyond this host, no client talks to the agent in clear or without a token.
     fn check_exposure(&mut self, http: &HttpConfig) {
         let Some(open) = http.listen.iter().find(|address| !address.ip().is_loopback()) else { return };
         if http.tls.is_none() {
@@ -694,7 +698,7 @@ pub fn default_socket() -> PathBuf {
         .or_else(|| variable("XDG_RUNTIME_DIR").map(|dir| dir.join("tenure")))
         .unwrap_or_else(|| match rustix::process::getuid().as_raw() {
             0 => PathBuf::from("/run/tenure"),
-            // Not under /tmp, where anybody could have put a socket of that name.
+            // Not under /tmp, where any user could have put a socket of that name.
             _ => {
                 variable("HOME").map_or_else(|| "/run/tenure".into(), |home| home.join(".local/state/tenure"))
             }

@@ -16,7 +16,6 @@ pub enum ValueKind {
     Secret,
     /// A text that is nothing but a secret.
     Hidden,
-    /// A name.
     Name,
     /// Yes or no.
     Bool,
@@ -216,7 +215,7 @@ impl fmt::Display for Value {
 }
 
 /// A URL without who logs in, without its parameters, and without the path of what is called over HTTP: each may hold a
-/// secret. A password may hold `/`, `?`, `#` and `@` as they are, and then nobody can tell where it ends: what might be a part of
+/// secret. A password may hold `/`, `?`, `#` and `@` as they are, and then its end cannot be told: what might be a part of
 /// it is not shown.
 pub(super) fn masked(url: &str) -> String {
     let Some((scheme, rest)) = url.split_once("://") else {

@@ -15,7 +15,6 @@ use crate::task::{HttpSettings, TaskAction, TaskConfig};
 /// A command that runs while a role is led.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WorkConfig {
-    /// Its name.
     pub name: Name,
     /// The program and its arguments.
     pub command: Vec<String>,

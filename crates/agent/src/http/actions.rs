@@ -203,7 +203,7 @@ pub async fn transfer(
     Ok((StatusCode::ACCEPTED, Json(outcome)))
 }
 
-/// Nobody is there at night to try it again: a store that does not answer, or a leader that just then is none, is not the
+/// No operator is there at night to try it again: a store that does not answer, or a leader that just then is none, is not the
 /// end of it.
 async fn retry_transfer<A: Future<Output = Result<Leader, tenure::Error>>>(transfer: impl Fn() -> A) {
     for _ in 0..TRANSFER_ATTEMPTS {

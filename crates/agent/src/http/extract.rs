@@ -56,7 +56,6 @@ impl<S: Send + Sync> FromRequestParts<S> for Params {
 }
 
 impl Params {
-    /// A text.
     pub fn text(&mut self, key: &str) -> Option<String> {
         self.given.remove(key)
     }
@@ -97,7 +96,7 @@ impl Params {
     /// Nothing else was meant.
     ///
     /// # Errors
-    /// If there is a key that nobody asked for.
+    /// If there is an unknown key.
     pub fn done(self) -> Result<(), Problem> {
         match self.given.into_keys().next() {
             Some(key) => Err(Problem::field(&key, format!("unknown parameter {key}"))),
@@ -140,7 +139,7 @@ fn wrong(place: &str, text: String) -> Problem {
     Problem::field(field, text)
 }
 
-/// What an operator asks of whatever the path names. Whoever may not act is told so before anything else is looked at.
+/// What an operator asks of whatever the path names. A client that may not act is refused before anything else is looked at.
 #[derive(Debug)]
 pub struct OperatorCall<T> {
     /// What every request can reach.

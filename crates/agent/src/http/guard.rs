@@ -12,6 +12,7 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 
 use super::limits::Priority;
+use super::pace::paced;
 use super::problem::Problem;
 use super::tokens::{Scope, Token};
 use super::{App, cost, is_probe, is_stream};
@@ -99,7 +100,7 @@ impl From<Problem> for Denied {
     }
 }
 
-/// How long whoever guesses tokens waits for each further answer. Those who show the right one never wait, so that nobody who
+/// How long a client that guesses tokens waits for each further answer. Clients with the right one never wait, so that no client that
 /// shares an address with a guesser is locked out.
 const GUESS: Duration = Duration::from_secs(1);
 
@@ -120,7 +121,8 @@ pub async fn admit(State(app): State<Arc<App>>, mut request: Request, next: Next
                     Some(cost) => app.turns.take(&client, cost).await,
                     None => None,
                 };
-                next.run(request).await
+                let response = next.run(request).await;
+                if cost.is_some() { paced(&app.turns, &client, response).await } else { response }
             };
             if stream {
                 answer.await
@@ -212,7 +214,7 @@ fn title(name: &HeaderName) -> &'static str {
     if *name == header::HOST { "Host" } else { "Origin" }
 }
 
-/// A name that was pointed at this address by somebody else is not ours (DNS rebinding).
+/// A name that another party pointed at this address is not ours (DNS rebinding).
 fn check_host(http: &HttpConfig, addresses: &[SocketAddr], headers: &HeaderMap) -> Result<(), Problem> {
     let host = headers.get(header::HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
     let name = without_port(host);
@@ -227,7 +229,7 @@ fn check_host(http: &HttpConfig, addresses: &[SocketAddr], headers: &HeaderMap) 
 }
 
 /// What a browser sends for a page of another site is refused, whatever it asks for. A link to the page of this agent may stand
-/// anywhere: that holds nothing of the cluster, and nobody can frame it.
+/// anywhere: that holds nothing of the cluster, and no page can frame it.
 fn check_site(request: &Request) -> Result<(), Problem> {
     let headers = request.headers();
     let says = |name: &str, value: &str| headers.get(name).is_some_and(|said| said == value);
@@ -331,8 +333,8 @@ impl Caller {
 impl<S: Send + Sync> FromRequestParts<S> for Caller {
     type Rejection = Problem;
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
-        let nobody = || Problem::new(StatusCode::UNAUTHORIZED, "the client has no identity");
-        parts.extensions.get::<Self>().cloned().ok_or_else(nobody)
+        let no_identity = || Problem::new(StatusCode::UNAUTHORIZED, "the client has no identity");
+        parts.extensions.get::<Self>().cloned().ok_or_else(no_identity)
     }
 }
 
@@ -376,7 +378,7 @@ mod tests {
 
     /// Who may act where no token is asked for: `http.operators` through the socket, `http.loopback` over TCP.
     #[test]
-    fn whoever_is_named_may_act_and_others_may_look() {
+    fn a_named_user_may_act_and_others_may_look() {
         let scope = |key: &str, value: &str, transport: Transport| {
             let mut layers = crate::config::layers::Layers::default();
             layers.flag(key, value);
@@ -392,7 +394,7 @@ mod tests {
         assert_eq!(scope("http.loopback", "read", here), Scope::Read);
     }
 
-    /// Limits that are counted by address would otherwise be none for whoever has many.
+    /// Limits that are counted by address would otherwise be none for a client that has many.
     #[test]
     fn a_client_is_a_user_an_address_or_a_network() {
         for (address, client) in [

@@ -36,6 +36,13 @@ impl RateLimit {
     /// Whether this client may send one more request.
     #[must_use]
     pub fn admits(&self, client: &str) -> bool {
+        self.reserve(client, Duration::ZERO).is_some()
+    }
+
+    /// How long one more request of this client has to wait for those before it; none, and it is not counted, if that is
+    /// longer than `patience`.
+    #[must_use]
+    pub fn reserve(&self, client: &str, patience: Duration) -> Option<Duration> {
         let now = Instant::now();
         let mut buckets = self.buckets.lock().unwrap_or_else(PoisonError::into_inner);
         if buckets.len() >= CLIENTS && !buckets.contains_key(client) {
@@ -44,26 +51,27 @@ impl RateLimit {
         if !buckets.contains_key(client) {
             buckets.insert(client.to_owned(), Bucket { left: self.most, at: now });
         }
-        let Some(bucket) = buckets.get_mut(client) else { return false };
+        let bucket = buckets.get_mut(client)?;
         let refill = now.duration_since(bucket.at).div_duration_f64(self.window) * self.most;
         bucket.left = (bucket.left + refill).min(self.most);
         bucket.at = now;
-        if bucket.left < 1.0 {
-            return false;
+        let wait = self.window.mul_f64((1.0 - bucket.left).max(0.0) / self.most);
+        if wait > patience {
+            return None;
         }
         bucket.left -= 1.0;
-        true
+        Some(wait)
     }
 }
 
 /// Who goes first when slots are scarce.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Priority {
-    /// Whoever comes over TCP.
+    /// Clients over TCP.
     Network,
-    /// Whoever can open the Unix socket, or shows the token of an operator.
+    /// Clients that can open the Unix socket, or show the token of an operator.
     Known,
-    /// Whoever may act through the Unix socket.
+    /// Clients that may act through the Unix socket.
     Operator,
 }
 
@@ -131,6 +139,21 @@ pub enum Cost {
     Memory,
     /// A read of the store, which elections need too.
     Store,
+    /// Memory, in KiB, until the client has read it.
+    Unread,
+}
+
+/// So many KiB of answers are kept for a client that has not read them yet; one that is longer is kept alone.
+pub const UNREAD: usize = 16 * 1024;
+
+impl Cost {
+    /// How much of it one client may take at once.
+    fn limit(self) -> usize {
+        match self {
+            Self::Memory | Self::Store => 1,
+            Self::Unread => UNREAD,
+        }
+    }
 }
 
 /// The answers to one client are put together one after the other. A client with many requests waits for itself: campaigns,
@@ -143,15 +166,21 @@ pub struct Turns {
 impl Turns {
     /// Returns when no answer of the same cost is being put together for this client, until what it returns is dropped.
     pub async fn take(&self, client: &str, cost: Cost) -> Option<OwnedSemaphorePermit> {
+        self.take_many(client, cost, 1).await
+    }
+
+    /// The same for so much of it, or as much as there is.
+    pub async fn take_many(&self, client: &str, cost: Cost, count: usize) -> Option<OwnedSemaphorePermit> {
         let turn = {
             let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
             if taken.len() >= CLIENTS {
                 taken.retain(|_, turn| Arc::strong_count(turn) > 1);
             }
             let turn = taken.entry((client.to_owned(), cost));
-            turn.or_insert_with(|| Arc::new(Semaphore::new(1))).clone()
+            turn.or_insert_with(|| Arc::new(Semaphore::new(cost.limit()))).clone()
         };
-        turn.acquire_owned().await.ok()
+        let count = u32::try_from(count.min(cost.limit())).unwrap_or(u32::MAX);
+        turn.acquire_many_owned(count).await.ok()
     }
 }
 
@@ -259,6 +288,18 @@ mod tests {
         let few = Limits::of(&http, 1024);
         assert_eq!((few.connections, few.connections_per_client), (320, 160));
         assert_eq!(Limits::of(&http, 64).connections, 1);
+    }
+
+    #[test]
+    fn a_client_in_a_hurry_waits_for_itself_and_not_for_ever() {
+        let rate = RateLimit::new(10, Duration::from_secs(10));
+        let wait = |client: &str, patience: u64| {
+            rate.reserve(client, Duration::from_secs(patience)).map(|wait| wait.as_secs_f64().round() as u64)
+        };
+        assert!((0..10).all(|_| wait("a", 0) == Some(0)), "as many at once");
+        assert_eq!([wait("a", 2), wait("a", 2), wait("a", 2)], [Some(1), Some(2), None]);
+        assert_eq!(wait("a", 9), Some(3), "what was refused is not counted");
+        assert_eq!(wait("b", 0), Some(0), "others do not wait");
     }
 
     #[test]

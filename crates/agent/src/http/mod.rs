@@ -11,6 +11,7 @@ pub mod extract;
 pub mod guard;
 pub mod json;
 pub mod limits;
+mod pace;
 pub mod problem;
 pub mod queries;
 pub mod serve;
@@ -45,7 +46,6 @@ use problem::Problem;
 pub struct App {
     /// What the agent runs on.
     pub config: Config,
-    /// The node.
     pub node: Node,
     /// Looks and asks.
     pub operator: Operator,
@@ -53,11 +53,9 @@ pub struct App {
     pub cluster_view: ClusterView,
     /// What happens.
     pub events: Arc<Events>,
-    /// Candidacies.
     pub candidacies: Arc<Candidacies>,
     /// Clients that lead.
     pub campaigns: Arc<Campaigns>,
-    /// Alerts.
     pub alert_manager: Arc<AlertManager>,
     /// Counts.
     pub metrics: Metrics,
@@ -69,7 +67,6 @@ pub struct App {
     pub rate: RateLimit,
     /// Tokens that were wrong.
     pub failures: RateLimit,
-    /// Streams.
     pub streams: Arc<SlotPool>,
     /// Answers that cost something.
     pub turns: Turns,
@@ -137,7 +134,7 @@ pub fn is_stream(path: &str) -> bool {
     path == "/v1/events" || (path.starts_with("/v1/campaign/") && !path.ends_with("/ready"))
 }
 
-/// Whether this path asks how the agent is. An answer costs no more than a refusal, and whoever asks may decide about the
+/// Whether this path asks how the agent is. An answer costs no more than a refusal, and the client may decide about the
 /// life of this process, or where requests go: it is never refused for want of room.
 #[must_use]
 pub fn is_probe(path: &str) -> bool {

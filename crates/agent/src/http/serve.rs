@@ -18,11 +18,13 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio::task::JoinHandle;
-use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
+use tokio_rustls::{LazyConfigAcceptor, TlsAcceptor};
 
 use super::App;
 use super::guard::{Peer, Transport};
-use super::limits::{SPARE, SlotPool};
+use super::limits::{RateLimit, SPARE, SlotPool};
+use super::pace::ImpatientStream;
 use crate::config::HttpConfig;
 
 /// Listens wherever it was told to, and answers for as long as the runtime lives.
@@ -37,6 +39,7 @@ pub async fn serve(app: &Arc<App>) -> Result<(), String> {
         app: app.clone(),
         room: SlotPool::new(app.limits.connections_per_client, app.limits.connections),
         spare: Spare::default(),
+        handshakes: RateLimit::new(HANDSHAKES, Duration::from_secs(1)),
         wait_limit: http.request_timeout / 6,
     });
     if let Some(path) = &http.socket {
@@ -64,11 +67,15 @@ pub async fn serve(app: &Arc<App>) -> Result<(), String> {
     Ok(())
 }
 
+/// So many TLS handshakes of one client a second: a few percent of a core.
+const HANDSHAKES: u32 = 50;
+
 struct Server {
     router: Router,
     app: Arc<App>,
     room: Arc<SlotPool>,
     spare: Spare,
+    handshakes: RateLimit,
     wait_limit: Duration,
 }
 
@@ -124,9 +131,25 @@ impl Server {
         tls: Option<TlsAcceptor>,
     ) {
         let Some(tls) = tls else { return self.talk(stream, peer).await };
-        if let Ok(Ok(stream)) = tokio::time::timeout(self.wait_limit, tls.accept(stream)).await {
+        let client = peer.transport.client();
+        let handshake = self.shake_hands(stream, &client, &tls);
+        if let Ok(Some(stream)) = tokio::time::timeout(self.wait_limit, handshake).await {
             self.talk(stream, peer).await;
         }
+    }
+
+    /// A handshake costs this host far more than the client: one client's follow each other at a bounded pace, counted from
+    /// when it has said hello.
+    async fn shake_hands<S: AsyncRead + AsyncWrite + Unpin>(
+        &self,
+        stream: S,
+        client: &str,
+        tls: &TlsAcceptor,
+    ) -> Option<TlsStream<S>> {
+        let hello = LazyConfigAcceptor::new(rustls::server::Acceptor::default(), stream).await.ok()?;
+        let wait = self.handshakes.reserve(client, self.wait_limit)?;
+        tokio::time::sleep(wait).await;
+        hello.into_stream(tls.config().clone()).await.ok()
     }
 
     async fn talk(&self, stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static, peer: Peer) {
@@ -137,9 +160,10 @@ impl Server {
             hyper::service::Service::call(&router, request)
         });
         let mut builder = hyper::server::conn::http1::Builder::new();
-        // Small buffers: whoever does not read is noticed.
+        // Small buffers: a client that does not read is noticed.
         builder.timer(TokioTimer::new()).header_read_timeout(self.wait_limit).max_buf_size(16 * 1024);
-        let _ = builder.keep_alive(!spare).serve_connection(TokioIo::new(stream), service).await;
+        let stream = TokioIo::new(ImpatientStream::new(stream, self.wait_limit));
+        let _ = builder.keep_alive(!spare).serve_connection(stream, service).await;
     }
 }
 
@@ -178,7 +202,7 @@ async fn rest(error: &io::Error) {
     tokio::time::sleep(Duration::from_millis(100)).await;
 }
 
-/// A socket that nobody answers on is left over from an agent that died; anything else at that path is not ours to remove.
+/// A socket on which no process answers is left over from an agent that died; anything else at that path is not ours to remove.
 async fn unix(path: &Path, http: &HttpConfig) -> io::Result<UnixListener> {
     if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
         std::fs::create_dir_all(folder)?;
@@ -225,7 +249,7 @@ mod tests {
 
     /// `http.socket` may name the wrong path, and the agent may run as root.
     #[tokio::test]
-    async fn only_a_socket_that_nobody_answers_on_is_replaced() {
+    async fn only_a_socket_without_a_listener_is_replaced() {
         let dir = tempfile::tempdir().unwrap();
         let at = |name: &str| dir.path().join(name);
         let http = crate::config::Config::of(crate::config::layers::Layers::default()).unwrap().http;

@@ -83,7 +83,7 @@ fn stream_slot(app: &App, caller: &Caller) -> Result<limits::Slot, Problem> {
 
 /// So many events wait for a client that does not read; with one more it is cut off.
 const WAITING: usize = 4;
-/// How small the buffers of such a connection are made, so that it is noticed soon that nobody reads.
+/// How small the buffers of such a connection are made, so that it is noticed soon that the client does not read.
 const BUFFER: usize = 4096;
 
 /// A candidacy as a stream: while it is open, the client is a candidate for the role. It receives `elected` with a token and
@@ -145,7 +145,7 @@ fn require_header(headers: &HeaderMap) -> Result<(), Problem> {
     Err(Problem::field(REQUEST, detail))
 }
 
-/// What whoever campaigns says, and no simple request of a page can.
+/// What a campaigning client says, and no simple request of a page can.
 const REQUEST: &str = "Tenure-Request";
 
 /// Fills the buffers of a client that does not read. Those of another host are larger, and not ours to choose.

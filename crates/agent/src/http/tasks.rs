@@ -17,7 +17,7 @@ use super::problem::Problem;
 use super::queries::{PAGE, page};
 use crate::model::{ActionOutcome, TaskStatus, TaskTriggered, TasksPage};
 
-/// How long ledgers that were read are good enough for whoever looks at all of them.
+/// How long ledgers that were read are good enough for a client that reads all of them.
 const FRESH: Duration = Duration::from_secs(1);
 /// So many runs of each task are told if not otherwise asked, and at most.
 const RUNS: (usize, usize) = (20, 200);
@@ -29,7 +29,7 @@ pub struct Ledgers {
 }
 
 impl Ledgers {
-    /// All of them. Whoever asks while they are read waits for that, and does not read them again.
+    /// All of them. A client that asks while they are read waits for that, and does not read them again.
     async fn all(&self, operator: &Operator) -> Result<Arc<Vec<TaskStatus>>, Problem> {
         let mut read = self.read.lock().await;
         if let Some((at, tasks)) = &*read
@@ -45,7 +45,7 @@ impl Ledgers {
         Ok(tasks)
     }
 
-    /// Something was changed: whoever asks next is to see it.
+    /// Something was changed: the next answer must show it.
     async fn forget(&self) {
         *self.read.lock().await = None;
     }

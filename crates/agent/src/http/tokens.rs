@@ -21,12 +21,11 @@ pub struct Tokens {
     known: Vec<Arc<Token>>,
 }
 
-/// A token.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Token {
     /// Its name, for the audit trail and the log.
     pub name: String,
-    /// What whoever shows it may do.
+    /// What a client that shows it may do.
     pub scope: Scope,
     secret: Vec<u8>,
 }

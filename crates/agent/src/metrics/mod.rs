@@ -117,7 +117,6 @@ pub const METRICS: &[(&str, &str, &str)] = &[
     ("build_info", "gauge", "1, with the version, the node and the namespace"),
 ];
 
-/// A label with a role.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct RoleLabel {
     role: String,
@@ -237,7 +236,7 @@ struct State {
     others: std::collections::BTreeMap<(Name, Option<Name>), OthersCounts>,
     /// The last tenure of this node in each role.
     own_tokens: std::collections::BTreeMap<Name, tenure::Token>,
-    /// Roles that nobody leads because their leader gave them up, or stopped.
+    /// Roles without a leader because it gave them up, or stopped.
     given_up: std::collections::BTreeSet<Name>,
     snapshot: Arc<ClusterSnapshot>,
     looked: Option<Instant>,

@@ -93,12 +93,12 @@ impl TaskRunner for CommandRunner {
         let this = self.clone();
         async move {
             let Some(command) = this.command(&run) else {
-                return Err(permanent("the command is empty".into()));
+                return Err(RunFailure::permanent("the command is empty"));
             };
             let (stderr, output) = CapturedOutput::start(format!("task {}", run.task()))?;
             let mut guard = guard_for(run.node(), run.lead(), this.binary.as_ref(), stderr).await?;
             if !run.check() {
-                return Err(permanent("leadership was lost before the command could start".into()));
+                return Err(RunFailure::permanent("leadership was lost before the command could start"));
             }
             let deadline = run.lead().map_or(u64::MAX, lease_deadline);
             let child = guard.start(command, deadline).await?;
@@ -109,7 +109,10 @@ impl TaskRunner for CommandRunner {
             };
             guard.close().await;
             match outcome {
-                Err(failed) => Err(RunFailure { why: output.explain(failed.why).await, ..failed }),
+                Err(mut failed) => {
+                    failed.why = output.explain(failed.why).await;
+                    Err(failed)
+                }
                 done => done,
             }
         }
@@ -132,7 +135,7 @@ async fn under_lease(
     let mut signals = Signals::when(async move { stopping.stopping().await });
     match supervise(child, lead, &mut signals, grace, Drains::Elsewhere).await {
         Outcome::Ended(ended) | Outcome::Stopped(ended) => verdict(&ended),
-        Outcome::Lost(why) => Err(permanent(why)),
+        Outcome::Lost(why) => Err(RunFailure::permanent(why)),
     }
 }
 
@@ -151,15 +154,11 @@ async fn unleased(
 
 /// What the end of a command means.
 pub(crate) fn verdict(ended: &Ended) -> Result<RunSuccess, RunFailure> {
-    let failed = |why: String, exit| Err(RunFailure { why, exit, permanent: false });
+    let failed = |why: String, exit| Err(RunFailure::from(why).with_exit(exit));
     match ended.exit {
-        Exit::Code(0) => Ok(RunSuccess { exit: Some(0) }),
-        Exit::Code(code) => failed(format!("it exited with code {code}"), Some(code)),
-        Exit::Signal(signal) => failed(format!("signal {signal} ended it"), Some(128 + signal)),
-        Exit::WatchdogLost => failed("its watchdog was lost, and it was killed".to_owned(), None),
+        Exit::Code(0) => Ok(RunSuccess::with_exit(0)),
+        Exit::Code(code) => failed(format!("it exited with code {code}"), code),
+        Exit::Signal(signal) => failed(format!("signal {signal} ended it"), 128 + signal),
+        Exit::WatchdogLost => Err("its watchdog was lost, and it was killed".into()),
     }
-}
-
-fn permanent(why: String) -> RunFailure {
-    RunFailure { why, exit: None, permanent: true }
 }

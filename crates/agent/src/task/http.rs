@@ -1,4 +1,4 @@
-//! An HTTP call as a scheduled run. The token is in a header, so that whoever is called can refuse a former leader's.
+//! An HTTP call as a scheduled run. The token is in a header, so that the called server can refuse a former leader's.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -59,7 +59,7 @@ impl HttpRunner {
             let Some(value) = value else { continue };
             let (name, value) = (name.parse::<HeaderName>(), value.parse::<HeaderValue>());
             let (Ok(name), Ok(value)) = (name, value) else {
-                return Err(permanent("a header is invalid"));
+                return Err(RunFailure::permanent("a header is invalid"));
             };
             headers.insert(name, value);
         }
@@ -67,21 +67,21 @@ impl HttpRunner {
     }
 
     async fn call(&self, run: &RunContext) -> Result<RunSuccess, RunFailure> {
-        let method: Method = self.settings.method.parse().map_err(|_| permanent(NO_METHOD))?;
+        let method: Method = self.settings.method.parse().map_err(|_| RunFailure::permanent(NO_METHOD))?;
         let (headers, body) = (self.headers(run)?, self.settings.body.clone());
         let request = |client: Client, url: Url| client.request(method, url).headers(headers).body(body);
         // The last question before anything leaves this process.
         if !run.check() {
-            return Err(permanent("leadership was lost before the call"));
+            return Err(RunFailure::permanent("leadership was lost before the call"));
         }
         let status = call(&self.outbound, &self.settings.url, request).await?;
-        let exit = Some(i32::from(status.as_u16()));
+        let exit = i32::from(status.as_u16());
         if status.is_success() {
-            return Ok(RunSuccess { exit });
+            return Ok(RunSuccess::with_exit(exit));
         }
         let again = [StatusCode::REQUEST_TIMEOUT, StatusCode::TOO_MANY_REQUESTS].contains(&status);
-        let permanent = status.is_client_error() && !again;
-        Err(RunFailure { why: refusal(status), exit, permanent })
+        let failed = RunFailure::from(refusal(status)).with_exit(exit);
+        Err(failed.permanent_if(status.is_client_error() && !again))
     }
 }
 
@@ -100,11 +100,11 @@ pub(crate) async fn call(
     url: &str,
     request: impl FnOnce(Client, Url) -> RequestBuilder,
 ) -> Result<StatusCode, RunFailure> {
-    let url = outbound::parse(url).map_err(|why| permanent(&why))?;
-    let client = outbound.client(&url, Plain::Anywhere, LONGEST).map_err(|why| permanent(&why))?;
+    let url = outbound::parse(url).map_err(RunFailure::permanent)?;
+    let client = outbound.client(&url, Plain::Anywhere, LONGEST).map_err(RunFailure::permanent)?;
     let answer = request(client, url).send().await.map_err(|error| {
         let why = outbound::why(error);
-        RunFailure { permanent: why.contains(REFUSED), why, exit: None }
+        RunFailure::from(&why).permanent_if(why.contains(REFUSED))
     })?;
     Ok(answer.status())
 }
@@ -124,8 +124,4 @@ pub(crate) fn check_call(settings: &HttpSettings) -> Result<(), (&'static str, S
 pub(crate) fn refusal(status: StatusCode) -> String {
     let more = if status.is_redirection() { ", and redirects are not followed" } else { "" };
     format!("the answer was {status}{more}")
-}
-
-fn permanent(why: &str) -> RunFailure {
-    RunFailure { why: why.to_owned(), exit: None, permanent: true }
 }

@@ -55,10 +55,11 @@ async fn forward_lines(lines: Receiver, name: String) -> VecDeque<String> {
     let (mut lines, mut line, mut last) = (BufReader::new(lines), Vec::new(), VecDeque::new());
     while let Ok(1..) = (&mut lines).take(LONGEST).read_until(b'\n', &mut line).await {
         let text = String::from_utf8_lossy(&line);
-        let text = text.trim_end();
+        // Colours too: what one line turns on would go on in the lines of others.
+        let text = crate::text::sanitize(&text.trim_end().replace('\t', "    "));
         let _ = LogWriter.write_all(format!("{name}: {text}\n").as_bytes());
         if !text.is_empty() {
-            last.push_back(crate::text::sanitize(text).chars().take(LENGTH).collect());
+            last.push_back(text.chars().take(LENGTH).collect());
         }
         if last.len() > KEPT {
             last.pop_front();

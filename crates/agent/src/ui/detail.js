@@ -75,6 +75,9 @@ export function gate(shown, ...pairs) {
   shown.hidden = !shown.textContent;
 }
 
+/** The buttons of what is not there, or not known yet. */
+export const absent = (acts) => Object.values(acts).map((made) => [made, "it is not there"]);
+
 function roleParts(name) {
   const facts = el("dl", "facts");
   const [state, leader, token, duration] = [["State", "role-state"], ["Leader", "role-leader"], ["Token", "role-token"], ["Leads for", "role-duration"]].map(([title, item]) => fact(facts, title, item));
@@ -99,7 +102,7 @@ function roleParts(name) {
     draw() {
       const role = model.roles.get(name);
       text(state, role ? pill(role.state) : "no such role");
-      if (!role) return;
+      if (!role) return gate(why, ...absent(acts));
       text(leader, role.leader ?? (role.last_leader ? `unknown; ${role.last_leader} when the store was last reached` : role.state === "unknown" ? "unknown; none when the store was last reached" : "no leader"), ...(role.address ? [el("span", "faint", ` at ${role.address}`)] : []));
       text(token, `${role.token || "—"}${role.reason ? ` (${role.reason})` : ""}`);
       const notes = [
@@ -149,7 +152,7 @@ function alertParts(name) {
     draw() {
       const alert = model.alerts?.find((one) => one.alert === name);
       text(state, alert ? pill(alert.state) : "no such alert", ...(alert ? [" ", pill(alert.severity)] : []));
-      if (!alert) return;
+      if (!alert) return gate(why, ...absent(acts));
       text(since, alert.since ? clock(Date.parse(alert.since)) : alert.last ? `last until ${clock(Date.parse(alert.last[1]))}` : "—");
       text(condition, el("code", "", alert.condition));
       text(hold, alert.for);
@@ -220,7 +223,7 @@ function nodeParts(name) {
     draw() {
       const node = model.nodes.get(name);
       text(state, node ? pill(node.drained && node.state === "live" ? "drained" : node.state) : "there is no such node");
-      if (!node) return;
+      if (!node) return gate(why, ...absent([drain, undrain]));
       text(address, node.address ?? "—");
       text(host, node.host ?? "—");
       text(version, node.version ?? "—");

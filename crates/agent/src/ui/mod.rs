@@ -134,7 +134,6 @@ pub const ITEMS: &[(&str, &str)] = &[
     ("toast", "what was done"),
 ];
 
-/// The page.
 pub async fn page() -> Result<Response, Problem> {
     file(Path("index.html".to_owned())).await
 }
@@ -150,7 +149,7 @@ pub async fn file(Path(name): Path<String>) -> Result<Response, Problem> {
     Ok(([(header::CONTENT_TYPE, *kind)], *text).into_response())
 }
 
-/// Whether this path is the page, which is the same for everybody.
+/// Whether this path is the page, which is the same for every client.
 #[must_use]
 pub fn is_page(path: &str) -> bool {
     path == "/"
@@ -209,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_page_itself_is_for_everybody() {
+    fn only_the_page_itself_is_for_every_client() {
         assert!(is_page("/") && is_page("/ui/app.js"));
         assert!(
             !is_page("/ui/") && !is_page("/ui/app.jsx") && !is_page("/v1/cluster") && !is_page("/metrics")

@@ -3,7 +3,7 @@
 import { el, say, pill, clock, span } from "./dom.js";
 import { List } from "./list.js";
 import { model } from "./model.js";
-import { gate, reasons, button, fact, section, text } from "./detail.js";
+import { absent, gate, reasons, button, fact, section, text } from "./detail.js";
 import { ask } from "./dialog.js";
 
 /** A mark for each state, so that nothing is told by colour alone. */
@@ -104,7 +104,7 @@ export function taskParts(id) {
     draw() {
       const task = model.tasks?.find((one) => one.id === id);
       text(state, task ? pill(task.state) : "there is no such task");
-      if (!task) return;
+      if (!task) return gate(why, ...absent(acts));
       text(rule, when(task));
       text(runsOn, task.node ? `${task.node}, as every node` : `the leader of ${task.role}`);
       text(owed, String(task.owed));

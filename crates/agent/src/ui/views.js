@@ -178,7 +178,7 @@ export function sentence(event) {
     case "leader-back": return `${event.leader} renews again`;
     case "leader-down": return `the session of ${former} ended`;
     case "paused": return event.by ? `paused by ${event.by}: ${event.why}` : event.paused === false ? "resumed" : "paused";
-    case "node-expelled": return "was expelled: its session ended without its doing";
+    case "node-expelled": return "was expelled: another node ended its session";
     case "elected": return `this node leads, token ${event.token}`;
     case "lost": return `this node lost the role${because}`;
     case "work-restarted": return `${event.worker} failed and is started again: ${event.why}`;

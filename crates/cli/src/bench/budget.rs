@@ -5,7 +5,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use async_trait::async_trait;
-use tenure::store::{Entry, Kind, Layer, Name, Outcome, Query, SharedStore, Store, StoreError, Write};
+use tenure::store::{
+    Entry, Exchanged, Kind, Layer, Name, Outcome, Query, SharedStore, Store, StoreError, Write,
+};
 
 use super::figures::{Spread, show};
 use super::micros;
@@ -73,6 +75,14 @@ impl Layer for Traced {
         let claims = writes.iter().any(|write| write.key.kind() == Kind::Role);
         self.note(if claims { RequestKind::Claim } else { RequestKind::Other }, from);
         outcomes
+    }
+
+    /// A read as well as a beat.
+    async fn exchange(&self, namespace: &Name, writes: &[Write], query: &Query) -> Exchanged {
+        let from = Instant::now();
+        let exchanged = self.inner.exchange(namespace, writes, query).await;
+        self.note(RequestKind::Read, from);
+        exchanged
     }
 }
 

@@ -21,6 +21,9 @@ use crate::args::Common;
 use crate::exit::Exit;
 
 const TTL: Duration = Duration::from_secs(2);
+/// Between two hand-overs, and two rounds of their floor. A node follows 64 notifications in each beat at once, and leaves more for
+/// the next beat: rounds without a pause measure that.
+const BETWEEN: Duration = Duration::from_millis(20);
 
 /// `check()` next to one read of the lease clock.
 pub(super) async fn check(bench: &Bench, figures: &mut Figures) -> Result<(), Exit> {
@@ -70,6 +73,7 @@ pub(super) async fn hand_over(bench: &Bench, figures: &mut Figures) -> Result<()
     tokio::time::sleep(2 * TTL).await;
     let (mut spread, mut budget) = (Spread::new(), Budget::new());
     for _ in 0..bench.rounds {
+        tokio::time::sleep(BETWEEN).await;
         traced[1 - leader].take();
         let (standby, started) = (1 - leader, Instant::now());
         drop(tenure);
@@ -117,6 +121,7 @@ async fn floor(bench: &Bench, stores: &[SharedStore; 2]) -> Result<Spread, Exit>
             Write { key, expect: expect[one], put, notify: true, requires_lock: false }
         };
         let (notifies, answers) = (write(Kind::Task), write(Kind::History));
+        tokio::time::sleep(BETWEEN).await;
         let started = Instant::now();
         stores[one].write(&bench.namespace, std::slice::from_ref(&notifies)).await?;
         while let Some(signal) = signals[other].next().await {
@@ -216,7 +221,7 @@ pub(super) async fn mass_takeover(bench: &Bench, figures: &mut Figures) -> Resul
     progress(&format!("{} roles of a node that dies", bench.roles));
     let mut victim = Victim::spawn(bench)?;
     victim.wait_until_leading().await;
-    let node = bench.node("bench-heir", TTL).await?;
+    let node = bench.node("bench-successor", TTL).await?;
     let known = Arc::new(OnceLock::new());
     let first = known.clone();
     let _listening = node.listen(move |event| {
@@ -292,7 +297,7 @@ pub(super) async fn play_victim(common: &Common, roles: u32) -> Result<Exit, Exi
     let node = node.start().await?;
     let _led = lead_all(&node, "mass", roles).await?;
     let _ = std::io::stdout().write_all(b"!").and_then(|()| std::io::stdout().flush());
-    // Its input ends with whoever started it.
+    // Its input ends with the process that started it.
     let _ = tokio::task::spawn_blocking(|| std::io::stdin().lines().count()).await;
     Ok(Exit::Done)
 }
@@ -331,7 +336,7 @@ async fn crashes(bench: &Bench, takeover: &str) -> Result<Spread, Exit> {
         let mut command = Command::new("/proc/self/exe");
         command.args(["--store", &bench.url, "--namespace", bench.namespace.as_str(), "run", "--quiet"]);
         command.args(["--role", &format!("crash-{takeover}"), "--takeover", takeover]);
-        // Names of its own: whoever has that of a process which was just killed waits for its lease.
+        // Names of its own: a node with the name of a process that was just killed waits for its lease.
         command.args(["--node", &format!("{takeover}-{node}"), "--", "sh", "-c", &script]);
         command.stderr(Stdio::null()).spawn().map_err(|error| Exit::Failed(error.to_string()))
     };

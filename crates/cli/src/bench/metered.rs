@@ -5,7 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use async_trait::async_trait;
-use tenure::store::{Entry, Kind, Layer, Name, Outcome, Query, SharedStore, Store, StoreError, Write};
+use tenure::store::{
+    Entry, Exchanged, Kind, Layer, Name, Outcome, Query, SharedStore, Store, StoreError, Write,
+};
 
 /// How much was asked.
 #[derive(Debug, Default)]
@@ -62,5 +64,11 @@ impl Layer for Metered {
         let histories = writes.iter().filter(|write| write.key.kind() == Kind::History).count();
         self.meter.histories.fetch_add(histories as u64, Ordering::Relaxed);
         self.inner.write(namespace, writes).await
+    }
+
+    async fn exchange(&self, namespace: &Name, writes: &[Write], query: &Query) -> Exchanged {
+        let exchanged = self.inner.exchange(namespace, writes, query).await;
+        self.meter.count(writes.len() + exchanged.read.as_ref().map_or(0, Vec::len));
+        exchanged
     }
 }

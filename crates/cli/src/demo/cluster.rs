@@ -44,7 +44,6 @@ pub(super) enum Health {
     Dead,
 }
 
-/// A node.
 #[derive(Debug, Clone)]
 pub(super) struct DemoNode {
     pub(super) name: Name,
@@ -114,7 +113,7 @@ pub(super) struct DemoCluster {
 }
 
 impl DemoCluster {
-    /// A stage on which nobody has appeared yet.
+    /// A cluster without nodes yet.
     pub(super) fn new(began: u64, nodes: &[Name], main: Name) -> Self {
         let node_state = |name: &Name| DemoNode { name: name.clone(), pid: 0, past: Vec::new() };
         let nodes = nodes.iter().map(node_state).collect();
@@ -154,7 +153,7 @@ impl DemoCluster {
         }
     }
 
-    /// The roles a node holds, the scheduler first. A frozen node holds them until somebody takes them.
+    /// The roles a node holds, the scheduler first. A frozen node holds them until another node takes them.
     pub(super) fn held_by(&self, node: &Name) -> Vec<&Name> {
         let held = |role: &&Name| self.holder(role).is_some_and(|tenure| tenure.node == *node);
         let mut roles: Vec<&Name> = self.tenures.keys().filter(held).collect();
@@ -414,7 +413,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_frozen_leader_that_nobody_replaced_goes_on() {
+    fn a_frozen_leader_that_no_node_replaced_goes_on() {
         let mut cluster = two();
         led(&mut cluster, "node-1", 1, 0);
         cluster.apply(100 * MS, DemoEvent::Frozen { node: name("node-1") });

@@ -21,7 +21,7 @@ use tenure_torture::judge::{NoteKind, NoteWriter};
 /// How often the work writes a note.
 const NOTE_INTERVAL: Duration = Duration::from_millis(5);
 
-/// Takes part until it is killed, or until nobody listens any more.
+/// Takes part until it is killed, or until its parent is gone.
 pub(super) async fn main(name: Name, dir: &Path) -> Result<Exit, Exit> {
     // Frozen members must go with the demo too, which only a kill from the kernel achieves. Should the demo be gone
     // already, the first report finds that out.

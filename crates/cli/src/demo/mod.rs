@@ -40,7 +40,7 @@ const TOUR: Duration = Duration::from_secs(20);
 /// Plays the demo, or is one of its nodes.
 ///
 /// # Errors
-/// If two nodes ever led at once, if nobody was elected, or if the demo cannot run here.
+/// If two nodes ever led at once, if no node was elected, or if the demo cannot run here.
 pub async fn main(args: DemoArgs) -> Result<Exit, Exit> {
     if let (Some(name), Some(dir)) = (args.member, args.dir) {
         return member::main(name, &dir).await;

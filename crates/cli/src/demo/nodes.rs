@@ -42,7 +42,7 @@ struct RunningNode {
 }
 
 impl DemoNodes {
-    /// Nobody yet; what happens to members will be told to `news`.
+    /// No member yet; what happens to members will be told to `news`.
     pub(super) fn new(dir: PathBuf, events: UnboundedSender<TimedEvent>) -> Self {
         Self { dir, events, running: BTreeMap::new() }
     }

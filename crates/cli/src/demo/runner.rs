@@ -231,7 +231,7 @@ impl DemoRunner {
         }
     }
 
-    /// Does something to the leader, if there is one and somebody else could lead.
+    /// Does something to the leader, if there is one and another node could lead.
     fn inject(&mut self, act: DemoFault) {
         let Some(node) = self.cluster.leader().map(|tenure| tenure.node.clone()) else {
             let why = "there is no leader at this moment; wait for the next election".to_owned();
@@ -259,7 +259,7 @@ impl DemoRunner {
         let Some(from) = self.cluster.leader().map(|tenure| tenure.node.clone()) else { return };
         for role in roles().into_iter().skip(1) {
             let operator = self.operator.clone();
-            // A role that somebody else holds already has spread.
+            // A role that another node holds has spread already.
             tokio::spawn(async move { operator.step_down(&role, "spread", Duration::from_secs(4)).await });
         }
         self.apply(lease_now(), DemoEvent::Spread { from });
@@ -286,7 +286,7 @@ impl DemoRunner {
         self.apply(lease_now(), DemoEvent::Asked { from, to });
     }
 
-    /// So that everybody gets a turn.
+    /// So that every node gets a turn.
     fn last_led(&self, node: &Name) -> u64 {
         self.cluster
             .tenures()
@@ -340,7 +340,7 @@ impl DemoRunner {
         self.plain = Some((spread, settled));
     }
 
-    /// Prints a line with its time. If nobody reads, the play is over.
+    /// Prints a line with its time. If the output is closed, the demo is over.
     fn line(&mut self, at: u64, text: &str) {
         let seconds = Duration::from_nanos(at.saturating_sub(self.cluster.began)).as_secs_f64();
         if !print_line(&format!("{seconds:8.3} s  {text}")) {
@@ -399,7 +399,7 @@ impl Signals {
     }
 }
 
-/// Prints a line; false if nobody reads any more.
+/// Prints a line; false if the output is closed.
 fn print_line(text: &str) -> bool {
     let mut out = std::io::stdout().lock();
     writeln!(out, "{text}").and_then(|()| out.flush()).is_ok()

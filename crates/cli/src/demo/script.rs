@@ -41,7 +41,7 @@ impl FaultScript {
         Self { done: 0, pause, not_before: u64::MAX, resting: false }
     }
 
-    /// What to do now, if anything. `calm`: somebody leads, and somebody else could; `left`: how long the demo lasts.
+    /// What to do now, if anything. `calm`: a node leads, and another one could; `left`: how long the demo lasts.
     pub(super) fn next(&mut self, now: u64, calm: bool, left: Duration) -> Option<DemoFault> {
         if !calm {
             self.not_before = u64::MAX;

@@ -219,7 +219,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_demo_in_which_nobody_was_elected_has_failed() {
+    fn a_demo_in_which_no_node_was_elected_has_failed() {
         let summary = DemoSummary::new(&[], &WitnessVerdict::default(), 0, &timing().bounds());
         assert_eq!(summary.exit(true).code(), Exit::FAILED);
         assert_eq!(summary.exit(false), Exit::Done, "unless it was cut short");

@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn a_freeze_shows_how_long_nobody_could_lead() {
+    fn a_freeze_shows_how_long_no_node_could_lead() {
         let mut cluster = two();
         led(&mut cluster, "node-1", 1, 0);
         cluster.apply(310 * MS, DemoEvent::Frozen { node: name("node-1") });

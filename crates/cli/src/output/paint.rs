@@ -42,7 +42,7 @@ impl Paint {
         self.fg(Color::Green).add_modifier(Modifier::BOLD)
     }
 
-    /// What somebody should look at.
+    /// What an operator should look at.
     pub(crate) fn warn(self) -> Style {
         self.fg(Color::Yellow).add_modifier(Modifier::BOLD)
     }

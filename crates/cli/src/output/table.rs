@@ -45,7 +45,6 @@ impl Tone {
     }
 }
 
-/// One cell.
 #[derive(Debug, Clone, Default)]
 pub struct Cell {
     text: String,

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tenure_torture::judge::Verdict;
 
-use super::report::{faults, show};
+use super::report::{faults, show, violations};
 use crate::exit::Exit;
 use tenure_torture::TortureRecord;
 
@@ -35,6 +35,6 @@ fn row(record: &TortureRecord, verdict: &Verdict) -> String {
         show(record.bound()),
         verdict.fenced.1,
         verdict.losses.len(),
-        verdict.violations.len(),
+        violations(record, verdict),
     )
 }

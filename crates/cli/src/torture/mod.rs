@@ -39,7 +39,7 @@ fn settings(args: &TortureArgs) -> Result<TortureSettings, Exit> {
     })
 }
 
-/// Nobody attacks a store by leaving something out.
+/// A store is never attacked because an option was left out.
 fn missing_target(settings: &TortureSettings) -> Exit {
     let (nodes, lasts) = (settings.nodes, humantime::format_duration(settings.lasts));
     Exit::Usage(format!(

@@ -19,7 +19,6 @@ const WIDTH: f64 = 1_160.0;
 const LANE: f64 = 34.0;
 const LEFT: f64 = 80.0;
 
-/// The page.
 pub(super) fn page(record: &TortureRecord, verdict: &Verdict) -> String {
     let sound = verdict.violations.is_empty() && record.exited.is_empty();
     let (class, word) = if sound { ("good", "no violation") } else { ("bad", "VIOLATED") };

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use tenure::store::Class;
-use tenure_torture::judge::{NeighbourActivity, Verdict, ViolationKind};
+use tenure_torture::judge::{DataLoss, NeighbourActivity, Verdict, ViolationKind};
 
 use crate::exit::Exit;
 use tenure_torture::TortureRecord;
@@ -55,9 +55,18 @@ pub(super) fn text(record: &TortureRecord, verdict: &Verdict) -> String {
     if verdict.violations.len() > SHOWN {
         let _ = writeln!(text, "… and {} more", verdict.violations.len() - SHOWN);
     }
-    let _ =
-        write!(text, "violations: {}; again with --seed {}", verdict.violations.len(), record.settings.seed);
+    let _ = write!(
+        text,
+        "violations: {}; repeat with --seed {}",
+        violations(record, verdict),
+        record.settings.seed
+    );
     text
+}
+
+/// How many there were: a node that ended by itself is one too.
+pub(super) fn violations(record: &TortureRecord, verdict: &Verdict) -> usize {
+    verdict.violations.len() + record.exited.len()
 }
 
 fn unable(record: &TortureRecord, text: &mut String) {
@@ -113,7 +122,8 @@ fn figures(record: &TortureRecord, verdict: &Verdict, text: &mut String) {
 
 /// What a store that can forget has lost, and that the token held.
 fn losses(record: &TortureRecord, verdict: &Verdict, text: &mut String) {
-    let destroyed = record.injected.iter().filter(|fault| fault.destroys && fault.kind != "class-c").count();
+    let destroyed =
+        record.injected.iter().filter(|fault| fault.loses != DataLoss::None && is_kind(&fault.kind)).count();
     if record.class != Class::C && destroyed == 0 {
         return;
     }

@@ -37,7 +37,7 @@ pub async fn transfer(common: &Common, args: &TransferArgs) -> Result<Exit, Exit
 /// Makes the leader of a role give it up.
 ///
 /// # Errors
-/// If the store cannot be used, or nobody led or leads.
+/// If the store cannot be used, or no node led or leads.
 pub async fn step_down(common: &Common, args: &AskArgs) -> Result<Exit, Exit> {
     let call = RoleCall::begin(common, &args.role).await?;
     let taking = call.source.step_down(&args.role, &args.why, args.wait);

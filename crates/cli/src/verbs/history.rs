@@ -99,6 +99,7 @@ fn tone(reason: &str) -> Tone {
         EndReason::Expelled,
         EndReason::Forgotten,
         EndReason::Cloned,
+        EndReason::GuardLost,
         EndReason::ClockFault,
         EndReason::NewerProtocol,
         EndReason::Fault,

@@ -17,9 +17,9 @@ pub enum PeersVerb {
     List,
     /// Make an address a member: it votes when it has caught up
     Add(PeerArgs),
-    /// Make an address no member any more, whether it can be reached or not
+    /// Remove a member, also one that cannot be reached
     Remove(PeerArgs),
-    /// Be the member that me=HOST:PORT names, and only store: it leads no role
+    /// Run a member that only stores: the one that me=HOST:PORT in --store names
     Serve,
     /// Print a new secret for a group: (umask 077; tenure peers secret > FILE), the same file for all members
     Secret,
@@ -55,7 +55,7 @@ pub async fn main(common: &Common, verb: &PeersVerb) -> Result<Exit, Exit> {
     }
     if !common.store_url().starts_with("peers:") {
         return Err(Exit::Usage(
-            "cannot list members: the store is not a group of peers; use --store peers://HOST:PORT,…?secret-file=PATH"
+            "cannot ask a group of peers: the store is none; use --store peers://HOST:PORT,…?secret-file=PATH"
                 .to_owned(),
         ));
     }
@@ -101,10 +101,7 @@ async fn add(common: &Common, address: &str) -> Result<Exit, Exit> {
         "{address} is a member. Start it with me={address} and an empty directory; it votes once it has caught up."
     );
     if voters > 0 && (voters + 1) % 2 == 0 {
-        told += &format!(
-            "\n{} members survive no more failures than {voters}: add one more, or remove one.",
-            voters + 1
-        );
+        told += &format!("\n{} members survive as many failures as {voters}: use an odd number.", voters + 1);
     }
     output::print(&told)?;
     Ok(Exit::Done)

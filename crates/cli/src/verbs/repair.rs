@@ -56,7 +56,7 @@ fn verdict(found: &[DamagedRegister], mended: &[DamagedRegister], yes: bool) -> 
         (0, _) => Exit::Done,
         (_, false) => Exit::No(format!("{left} to repair; run `tenure repair --yes`")),
         (_, true) => Exit::No(format!(
-            "{left} not repaired: they changed meanwhile, or need another version; run the command again"
+            "{left} not repaired: they changed meanwhile, or were written by a newer Tenure; run the command again, or the newer version"
         )),
     }
 }

@@ -20,7 +20,8 @@ pub fn main(common: &Common, args: &SchemaArgs) -> Result<Exit, Exit> {
             Exit::Usage(format!("this store needs no tables; use --for {}", known.join(", ")))
         })?;
     let user = args.user.clone();
-    let request = SchemaRequest { store, user, namespace: common.namespace(), fence: args.fence };
+    let mut request = SchemaRequest::new(store, user, common.namespace());
+    request.fence = args.fence;
     let text = request.text().ok_or_else(|| Exit::Usage(nothing_to_print(&request, &known)))?;
     if common.is_json() {
         output::json(&Document { schema: &text })?;
@@ -34,8 +35,11 @@ fn nothing_to_print(request: &SchemaRequest, known: &[&str]) -> String {
     if !request.fence {
         return "this build has no such store; use --fence to print the tables of fences".to_owned();
     }
-    let has_fences =
-        |name: &&&str| SchemaRequest { store: (**name).to_owned(), ..request.clone() }.text().is_some();
+    let has_fences = |name: &&&str| {
+        let mut request = request.clone();
+        request.store = (**name).to_owned();
+        request.text().is_some()
+    };
     let fenced: Vec<&str> = known.iter().filter(has_fences).copied().collect();
     let others = fenced.join(", ");
     format!("{} has no fences; use --for with the database that the work writes to: {others}", request.store)

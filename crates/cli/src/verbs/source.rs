@@ -43,7 +43,7 @@ impl Source {
     /// What was named, on the command line or in the environment.
     ///
     /// # Errors
-    /// If it cannot be used, or is a file that is not there: there is nothing to look at, and nobody to ask.
+    /// If it cannot be used, or is a file that is not there: there is nothing to look at, and no agent to ask.
     pub(crate) async fn of(common: &Common) -> Result<Self, Exit> {
         if common.store.is_some() {
             return Ok(Self::Store(store_of(common)?));
@@ -60,7 +60,7 @@ impl Source {
                 _ => Ok(Self::Agent(agent)),
             };
         }
-        // Nobody named an agent: one that does not answer, or that is elsewhere, is not meant.
+        // No agent was named: one that does not answer, or that is elsewhere, is not meant.
         let usual = default_socket();
         if usual.exists()
             && let Ok(agent) = Agent::connect(&usual.display().to_string(), false).await

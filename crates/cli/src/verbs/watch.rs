@@ -14,7 +14,7 @@ use crate::output::table::Tone;
 use crate::output::time::{self, Stamp};
 use crate::output::{self, sanitize};
 
-/// Prints changes until it is interrupted, has printed enough, or nobody reads any more.
+/// Prints changes until it is interrupted, has printed enough, or its output is closed.
 ///
 /// # Errors
 /// If the store cannot be used.
@@ -118,11 +118,9 @@ pub(super) fn sentence(change: &ClusterChange) -> (String, Tone, String) {
         ClusterChange::Resumed { role } => (role.to_string(), Tone::Good, "resumed".to_owned()),
         ClusterChange::NodeJoined { node, .. } => (format!("node {node}"), Tone::Plain, "joined".to_owned()),
         ClusterChange::NodeLeft { node, .. } => (format!("node {node}"), Tone::Plain, "left".to_owned()),
-        ClusterChange::NodeExpelled { node, .. } => (
-            format!("node {node}"),
-            Tone::Warn,
-            "was expelled: its session ended without its doing".to_owned(),
-        ),
+        ClusterChange::NodeExpelled { node, .. } => {
+            (format!("node {node}"), Tone::Warn, "was expelled: another node ended its session".to_owned())
+        }
         ClusterChange::StoreForgot { role: None, .. } => {
             ("the store".to_owned(), Tone::Bad, "lost every write that it had acknowledged".to_owned())
         }

@@ -1,4 +1,4 @@
-//! Alerts, with real agents and somebody who is told: what happens is told once, whoever tells it.
+//! Alerts, with real agents and a target that is told: what happens is told once, by whichever agent.
 
 use rustix::process::Signal;
 use serde_json::{Value, json};
@@ -8,7 +8,7 @@ use crate::duty::{Place, calm, noting, shell};
 use crate::hook::Hook;
 use crate::kit::{Agent, Store, eventually, tenure};
 
-/// Rules without patience, and somebody who is told.
+/// Rules without patience, and a target that is told.
 pub(crate) fn alerting(hook: &Hook, rules: &str) -> String {
     let url = hook.url();
     format!(
@@ -33,7 +33,7 @@ fn alert(agent: &Agent, name: &str) -> Value {
 /// Which of the agents tells people.
 fn teller(agents: &[Agent]) -> usize {
     let mut found = None;
-    eventually("somebody tells people", || {
+    eventually("an agent tells people", || {
         let teller = agents[0].get("/v1/alerts").json()["sender"].clone();
         let named = |agent: &Agent| agent.get("/v1/cluster").json()["node"] == teller;
         found = agents.iter().position(named);
@@ -43,9 +43,9 @@ fn teller(agents: &[Agent]) -> usize {
 }
 
 #[test]
-fn three_agents_tell_once_that_nobody_leads_and_once_that_it_is_over() {
+fn three_agents_tell_once_that_no_node_leads_and_once_that_it_is_over() {
     let (store, hook) = (Store::file(), Hook::start());
-    let rules = rule("no-leader", "tenure_led == 0", "for = \"1s\"\nsummary = \"nobody leads {role}\"");
+    let rules = rule("no-leader", "tenure_led == 0", "for = \"1s\"\nsummary = \"no node leads {role}\"");
     let more = alerting(&hook, &rules);
     let mut agents: Vec<Agent> = ["a", "b", "c"].map(|name| Agent::start(&store, name, &more)).into();
     let mut worker = Agent::start(&store, "worker", JOB);
@@ -60,7 +60,7 @@ fn three_agents_tell_once_that_nobody_leads_and_once_that_it_is_over() {
     worker.process.kill();
     eventually("it is told", || hook.heard("no-leader", "firing") >= 1);
     let told = hook.all()[0].clone();
-    assert_eq!(told.body["summary"], "nobody leads job");
+    assert_eq!(told.body["summary"], "no node leads job");
     assert_eq!(told.body["instances"][0]["labels"]["role"], "job");
     assert!(told.head.contains("idempotency-key: tenure/default/no-leader/"), "{told:?}");
     for agent in &agents {
@@ -68,7 +68,7 @@ fn three_agents_tell_once_that_nobody_leads_and_once_that_it_is_over() {
         eventually("and who was told", || alert(agent, "no-leader")["deliveries"][0]["target"] == "hook");
     }
 
-    // Whoever told it dies; the next one knows.
+    // The agent that told it dies; the next one knows.
     let mut dead = agents.remove(teller(&agents));
     dead.process.kill();
     let next = teller(&agents);
@@ -194,9 +194,9 @@ fn rules_change_by_a_reload() {
     assert!(!agent.log().contains("needs a restart to change"), "{}", agent.log());
 }
 
-/// Nobody leads anything while the store is gone; an alert about the store must not depend on it.
+/// No agent leads anything while the store is gone; an alert about the store must not depend on it.
 #[test]
-fn whoever_told_people_last_tells_that_the_store_is_gone() {
+fn the_agent_that_told_people_last_tells_that_the_store_is_gone() {
     let (store, hook) = (Store::redis(), Hook::start());
     let Store::Redis(server) = &store else { return };
     let rules = rule("store-unseen", "tenure_cluster_view_age_seconds > 4", "without-store = true");

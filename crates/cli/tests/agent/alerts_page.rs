@@ -19,7 +19,7 @@ async fn an_alert_is_seen_live_and_acknowledged_by_clicking() {
     );
     let agent = Agent::start(&store, "web-1", &more);
     eventually("it leads", || agent.leads("job") && agent.get("/v1/roles/job").status == 200);
-    let browser = Browser::open(&format!("http://127.0.0.1:{port}/"), Size::Desk).await;
+    let browser = Browser::open(&format!("http://127.0.0.1:{port}/"), Size::Desktop).await;
     browser.says("tab-alerts", "Alerts").await;
     browser.hides("alert-badge").await;
     assert_eq!(agent.post("/v1/roles/job/pause", &json!({ "why": "a test" })).status, 200);
@@ -50,10 +50,12 @@ async fn an_alert_is_seen_live_and_acknowledged_by_clicking() {
     explain(&browser, "it is meant").await;
     browser.says("alert-state", "resolved").await;
     eventually("that it is over was told", || hook.heard("paused", "resolved") == 1);
-    let deeds = agent.get("/v1/audit").json()["entries"].clone();
-    let acts: Vec<&str> = deeds.as_array().unwrap().iter().filter_map(|deed| deed["act"].as_str()).collect();
+    let entries = agent.get("/v1/audit").json()["entries"].clone();
+    let acts: Vec<&str> =
+        entries.as_array().unwrap().iter().filter_map(|entry| entry["act"].as_str()).collect();
     assert_eq!(acts, ["pause", "acknowledge", "silence", "unsilence", "resolve"]);
-    let whys: Vec<&str> = deeds.as_array().unwrap().iter().filter_map(|deed| deed["why"].as_str()).collect();
+    let whys: Vec<&str> =
+        entries.as_array().unwrap().iter().filter_map(|entry| entry["why"].as_str()).collect();
     assert_eq!(whys, ["a test", "I look after it", "maintenance (for 1h)", "it is over", "it is meant"]);
     let events = browser.run("location.hash = 'events'; return true").await;
     assert_eq!(events, Value::Bool(true));

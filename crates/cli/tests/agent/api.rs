@@ -25,8 +25,8 @@ fn what_is_wrong_is_named() {
         ("GET", "/v1/roles?after=a%20b", None, 400, "after"),
         ("GET", "/v1/roles?order=x", None, 400, "order"),
         ("GET", "/v1/roles/a%20b", None, 400, "role"),
-        ("GET", "/v1/roles/nobody", None, 404, "role"),
-        ("GET", "/leader/nobody", None, 404, "role"),
+        ("GET", "/v1/roles/missing", None, 404, "role"),
+        ("GET", "/leader/missing", None, 404, "role"),
         ("GET", "/v1/history?role=%00", None, 400, "role"),
         ("POST", "/v1/roles/job/transfer", Some("{}"), 400, "to"),
         ("POST", "/v1/roles/job/transfer", Some("{\"to\": \"a b\"}"), 400, "to"),
@@ -49,10 +49,10 @@ fn what_is_wrong_is_named() {
         ("POST", "/v1/campaign/job/ready", Some("{\"token\": -1}"), 400, "token"),
         ("DELETE", "/v1/roles/job/pin?who=x", None, 400, "who"),
         ("POST", "/v1/roles/job/pin", Some("{\"node\": \"\"}"), 400, "node"),
-        ("POST", "/v1/roles/nobody/eligible", Some("{\"eligible\": true}"), 404, ""),
-        ("POST", "/v1/roles/nobody/pause", Some("{}"), 404, ""),
-        ("POST", "/v1/nodes/nobody/drain", Some("{}"), 404, "node"),
-        ("POST", "/v1/roles/job/transfer", Some("{\"to\": \"nobody\"}"), 409, ""),
+        ("POST", "/v1/roles/missing/eligible", Some("{\"eligible\": true}"), 404, ""),
+        ("POST", "/v1/roles/missing/pause", Some("{}"), 404, ""),
+        ("POST", "/v1/nodes/missing/drain", Some("{}"), 404, "node"),
+        ("POST", "/v1/roles/job/transfer", Some("{\"to\": \"missing\"}"), 409, ""),
         ("DELETE", "/v1/roles/job/transfer", None, 404, ""),
         ("POST", "/v1/roles/job/pause", Some(&long), 413, ""),
         ("GET", "/nothing", None, 404, ""),
@@ -270,11 +270,13 @@ fn a_drained_node_gives_up_and_a_pinned_role_stays() {
     let soon = a.post("/v1/roles/job/transfer", &json!({ "to": "a", "why": "x", "at": at(2) }));
     assert_eq!(soon.status, 202, "{soon:?}");
     eventually("a leads", || a.leads("job"));
+    let far = a.post("/v1/roles/job/transfer", &json!({ "to": "b", "at": at(32 * 24 * 3600) }));
+    assert_eq!((far.status, far.json()["field"].as_str()), (400, Some("at")), "{far:?}");
 }
 
-/// Whoever does not finish what it began is not waited for.
+/// A client that does not finish what it began is not waited for.
 #[test]
-fn whoever_dawdles_is_cut_off() {
+fn a_client_that_dawdles_is_cut_off() {
     let store = Store::file();
     let agent = Agent::start(&store, "a", &format!("{ROLE}\n[http]\nrequest-timeout = \"3s\""));
     let send = |bytes: &[u8]| raw(UnixStream::connect(&agent.socket).unwrap(), bytes).unwrap();
@@ -325,7 +327,7 @@ fn nothing_that_comes_in_harms_it() {
         let mut bytes = format!("{head}Content-Length: {length}\r\n\r\n").into_bytes();
         bytes.extend_from_slice(&body);
         let answer = raw(UnixStream::connect(&agent.socket).unwrap(), &bytes).unwrap();
-        // Whoever does not lead, or not yet, says so with 503.
+        // An agent that does not lead, or not yet, says so with 503.
         let no = path == "/leader/job" && answer.status == 503;
         prop_assert!(answer.status < 500 || no, "{answer:?}");
         Ok(())

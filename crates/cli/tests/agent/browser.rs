@@ -50,7 +50,7 @@ fn processes_with(text: &str) -> Vec<Pid> {
 /// How large its window is.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Size {
-    Desk,
+    Desktop,
     Phone,
 }
 

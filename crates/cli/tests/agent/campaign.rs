@@ -55,11 +55,11 @@ impl Client {
     }
 }
 
-/// Somebody else than `former` works under a later token.
+/// Another client than `former` works under a later token.
 fn taken_over(clients: &[Client], former: usize) -> usize {
     let token = clients[former].last_token();
     let mut found = former;
-    eventually("somebody else works", || {
+    eventually("another client works", || {
         let later = |index: &usize| *index != former && clients[*index].last_token() > token;
         found = (0..clients.len()).find(later).unwrap_or(former);
         found != former
@@ -69,7 +69,7 @@ fn taken_over(clients: &[Client], former: usize) -> usize {
 
 fn working(clients: &[Client]) -> usize {
     let mut found = 0;
-    eventually("somebody works", || {
+    eventually("a client works", || {
         let latest = (0..clients.len()).max_by_key(|index| clients[*index].last_token());
         found = latest.unwrap_or(0);
         clients[found].last_token() > 0
@@ -123,12 +123,12 @@ fn never_two(store: &Store) {
         wire.heal();
     }
 
-    // The store freezes for longer than a lease; then it is cut off from everybody.
+    // The store freezes for longer than a lease; then it is cut off from every node.
     let stand_still = |token: u64, begin: &dyn Fn(), end: &dyn Fn()| {
         begin();
-        eventually("nobody leads", || agents.iter().all(|agent| !agent.leads("job")));
+        eventually("no node leads", || agents.iter().all(|agent| !agent.leads("job")));
         end();
-        eventually("somebody works again", || clients.iter().any(|client| client.last_token() > token));
+        eventually("a client works again", || clients.iter().any(|client| client.last_token() > token));
     };
     if !wires.is_empty() {
         stand_still(clients[latest].last_token(), &|| store.freeze(true), &|| store.freeze(false));
@@ -196,6 +196,7 @@ fn the_go_example_works_while_it_leads() {
         // Kept, because Go builds its own library first.
         .env("GOCACHE", concat!(env!("CARGO_TARGET_TMPDIR"), "/go"))
         .env("GO111MODULE", "off")
+        .env("CGO_ENABLED", "0")
         .env("GOFLAGS", "")
         .output()
         .unwrap();

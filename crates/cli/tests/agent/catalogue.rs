@@ -89,6 +89,7 @@ scenes! {
         ("quarantined", "millis=+"),
     ];
     a_store_with_a_replica: [("store-weakened", "why=+")];
+    a_guard_lock_out_of_reach: [("waiting-for-guard", "role=job token=1 lock=+ why=+")];
     a_pooler: [("no-liveness-lock", "session=+")];
     strange_registers: [("unreadable", "register=+"), ("newer-protocol", "protocol=+")];
     a_name_that_is_taken: [("name-taken", "by=+")];
@@ -381,6 +382,16 @@ fn a_store_with_a_replica(stage: &Stage) {
     stage.until("store-weakened", "why=+");
 }
 
+/// The node is the leader in the store, and nothing says that it works.
+fn a_guard_lock_out_of_reach(stage: &Stage) {
+    let store = Store::file();
+    let job = format!("{JOB}guard = \"etcd://127.0.0.1:1/job\"\n");
+    let a = stage.on(calm(&store, "a", &job));
+    stage.until("waiting-for-guard", "role=job token=1 lock=+ why=+");
+    eventually("it is the leader in the store", || a.role("job")["leader"] == json!("a"));
+    assert!(!a.leads("job") && a.get("/leader/job").status == 503);
+}
+
 fn a_pooler(stage: &Stage) {
     let server = postgres::Postgres::start(&[]);
     let pooler = postgres::pgbouncer(&server);
@@ -391,7 +402,8 @@ fn a_pooler(stage: &Stage) {
 }
 
 /// Puts a record of another writer into a register.
-async fn scribble(store: &Store, key: impl Fn(Epoch) -> Key, record: impl Fn(&Value) -> String) {
+/// Writes something into a register, whatever it holds.
+pub(crate) async fn scribble(store: &Store, key: impl Fn(Epoch) -> Key, record: impl Fn(&Value) -> String) {
     let registers = tenure::store::open(&store.url()).unwrap();
     let namespace = Name::new(tenure::DEFAULT_NAMESPACE).unwrap();
     let read = |key: Key| {
@@ -400,11 +412,19 @@ async fn scribble(store: &Store, key: impl Fn(Epoch) -> Key, record: impl Fn(&Va
     };
     let cluster: Value = read(Key::Cluster).await[0].value.parse().unwrap();
     let key = key(Epoch::new(cluster["epoch"].as_u64().unwrap()));
-    let expect = read(key.clone()).await.first().map(|found| found.version);
-    let put = Some((Version::new(7), tenure::store::Value { token: None, json: record(&cluster).into() }));
-    let write = Write { key, expect, put, notify: true, requires_lock: false };
-    assert!(matches!(registers.write(&namespace, &[write]).await.unwrap()[0], Outcome::Applied));
-    registers.close().await;
+    loop {
+        let found = read(key.clone()).await.pop();
+        let token = found.as_ref().and_then(|found| found.value.token);
+        let put = Some((Version::new(7), tenure::store::Value { token, json: record(&cluster).into() }));
+        let expect = found.map(|found| found.version);
+        let write = Write { key: key.clone(), expect, put, notify: true, requires_lock: false };
+        match &registers.write(&namespace, &[write]).await.unwrap()[0] {
+            Outcome::Applied => return registers.close().await,
+            // A node that writes it came first.
+            Outcome::Conflict(_) => {}
+            Outcome::Failed(error) => panic!("{error}"),
+        }
+    }
 }
 
 fn strange_registers(stage: &Stage) {
@@ -489,7 +509,7 @@ fn a_loop_that_panics(stage: &Stage) {
     in_process(stage, store, cause, "loop-failed");
 }
 
-/// The store goes away, and the work goes on past the lease: nobody lets go of the tenure.
+/// The store goes away, and the work goes on past the lease: the tenure is never dropped.
 fn work_that_ignores_its_lease(stage: &Stage) {
     let store = Memory::new();
     let broken = store.clone();

@@ -15,7 +15,7 @@ fn commands_ask_what_was_named() {
     });
     let (agent, other, store) =
         (ours.socket.display().to_string(), theirs.socket.display().to_string(), there.url());
-    // Where commands look for an agent that nobody named.
+    // Where commands look for an agent when none is named.
     let (usual, nowhere) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     std::fs::create_dir(usual.path().join("tenure")).unwrap();
     symlink(&ours.socket, usual.path().join("tenure/agent.sock")).unwrap();

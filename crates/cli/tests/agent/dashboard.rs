@@ -38,7 +38,7 @@ async fn a_fail_over_is_seen_live_and_operators_act_by_clicking() {
     eventually("all stand", || {
         watched.get("/v1/roles/scheduler").json()["candidates"].as_array().is_some_and(|all| all.len() == 2)
     });
-    let browser = Browser::open(&url(port, ""), Size::Desk).await;
+    let browser = Browser::open(&url(port, ""), Size::Desktop).await;
     browser.run("window.sameLife = true").await;
     everything_is_there(&browser).await;
     fail_over(&browser, &mut leader).await;
@@ -186,8 +186,8 @@ async fn transfer(browser: &Browser, watched: &Agent) {
     browser.click("tab-audit").await;
     browser.says("audit", "Ada (as 127.0.0.1)").await;
     browser.says("audit-entry", "deploy of <b>tonight</b>").await;
-    let deed = &watched.get("/v1/audit").json()["entries"][0];
-    assert_eq!((&deed["act"], &deed["why"]), (&json!("transfer"), &json!("deploy of <b>tonight</b>")));
+    let entry = &watched.get("/v1/audit").json()["entries"][0];
+    assert_eq!((&entry["act"], &entry["why"]), (&json!("transfer"), &json!("deploy of <b>tonight</b>")));
 }
 
 async fn other_acts(browser: &Browser, watched: &Agent) {
@@ -234,8 +234,8 @@ async fn other_acts(browser: &Browser, watched: &Agent) {
     browser.click("confirm-yes").await;
     browser.says("node-state", "live").await;
     eventually("that is on record, with why", || {
-        let deeds = watched.get("/v1/audit").json()["entries"].clone();
-        let last = deeds.as_array().and_then(|deeds| deeds.last()).cloned().unwrap_or_default();
+        let entries = watched.get("/v1/audit").json()["entries"].clone();
+        let last = entries.as_array().and_then(|entries| entries.last()).cloned().unwrap_or_default();
         last["act"] == "undrain" && last["why"] == "it has one"
     });
 }
@@ -248,11 +248,21 @@ async fn buttons_that_would_be_refused_are_disabled_and_say_why() {
     let (store, port) = (Store::file(), free_port());
     let agent = agent(&store, "web-1", port, "read");
     eventually("it leads", || agent.leads("scheduler"));
-    let browser = Browser::open(&url(port, "#roles/role/scheduler"), Size::Desk).await;
+    let browser = Browser::open(&url(port, "#roles/role/scheduler"), Size::Desktop).await;
     browser.says("act-why", "http.loopback").await;
     browser.until("['transfer', 'step-down', 'pause'].every((item) => document.querySelector(`[data-item=${item}]`).disabled)").await;
     browser.run("location.hash = 'nodes/node/web-1'").await;
     browser.until("document.querySelector('[data-item=drain]').disabled").await;
+    // So are the buttons of what is not there.
+    for (place, button) in [
+        ("nodes/node/gone", "drain"),
+        ("roles/role/gone", "pause"),
+        ("tasks/task/gone", "trigger"),
+        ("alerts/alert/gone", "resolve"),
+    ] {
+        browser.run(&format!("location.hash = '{place}'")).await;
+        browser.until(&format!("document.querySelector('[data-item={button}]')?.disabled")).await;
+    }
     // An alert that is quiet is explained in words.
     browser.run("location.hash = 'alerts'").await;
     browser.says("alerts", "when it fires: a role has no known leader").await;
@@ -266,7 +276,7 @@ async fn an_agent_or_a_store_that_is_lost_is_said_and_comes_back() {
     let port = free_port();
     let mut first = agent(&store, "web-1", port, "read");
     eventually("it leads", || first.leads("scheduler"));
-    let browser = Browser::open(&url(port, "#roles/role/scheduler"), Size::Desk).await;
+    let browser = Browser::open(&url(port, "#roles/role/scheduler"), Size::Desktop).await;
     browser.says("role-state", "led").await;
 
     // Who may only look is told so: by the page, and by the agent if the page is outwitted.
@@ -321,7 +331,7 @@ async fn a_lane_stays_while_its_role_changes() {
     let two = agent(&store, "web-2", 0, "read");
     let candidates = || one.role("mailer")["candidates"].as_array().map_or(0, Vec::len);
     eventually("one leads and the other stands", || candidates() == 1);
-    let browser = Browser::open(&url(port, "#timeline"), Size::Desk).await;
+    let browser = Browser::open(&url(port, "#timeline"), Size::Desktop).await;
     let lane = "[...document.querySelectorAll('#timeline [data-item=lane]')].find((row) => row.innerText.startsWith('mailer'))";
     let parts = format!("{lane}?.querySelectorAll('[data-kind=tenure]').length");
     browser.until(&format!("{parts} >= 1")).await;
@@ -358,7 +368,7 @@ async fn ten_thousand_roles_cost_what_thirty_cost() {
     eventually("they are seen", || one.get("/v1/nodes?limit=20").json()["total"] == 51);
     let page = one.get("/v1/nodes?limit=20&after=copy-00019").json();
     assert_eq!((&page["nodes"][0]["node"], &page["next"]), (&json!("copy-00020"), &json!("copy-00039")));
-    let browser = Browser::open(&url(port, ""), Size::Desk).await;
+    let browser = Browser::open(&url(port, ""), Size::Desktop).await;
     browser.says("tab-roles", &(ROLES + 3).to_string()).await;
     let all = format!("document.querySelector('[data-item=role]')?.ariaSetSize === '{}'", ROLES + 3);
     browser.until(&all).await;
@@ -412,7 +422,7 @@ async fn tasks_are_seen_live_and_asked_for_by_clicking() {
     .concat();
     let agent = Agent::start(&store, "web-1", &more);
     eventually("it leads", || agent.leads("scheduler"));
-    let browser = Browser::open(&url(port, "#tasks"), Size::Desk).await;
+    let browser = Browser::open(&url(port, "#tasks"), Size::Desktop).await;
     browser.says("tab-tasks", "3").await;
     browser.says("tasks", "heartbeat").await;
     browser.says("task", "30 2 * * * Europe/Vienna").await;
@@ -450,14 +460,15 @@ async fn tasks_are_seen_live_and_asked_for_by_clicking() {
     browser.picture("tasks").await;
     browser.click("tab-events").await;
     browser.says("event", "heartbeat").await;
-    let deeds = agent.get("/v1/audit").json()["entries"].clone();
-    let acts: Vec<&str> = deeds.as_array().unwrap().iter().filter_map(|deed| deed["act"].as_str()).collect();
+    let entries = agent.get("/v1/audit").json()["entries"].clone();
+    let acts: Vec<&str> =
+        entries.as_array().unwrap().iter().filter_map(|entry| entry["act"].as_str()).collect();
     assert_eq!(acts, ["trigger-task", "pause-task", "resume-task"]);
-    assert_eq!(deeds[0]["why"], "the numbers of <b>May</b>");
+    assert_eq!(entries[0]["why"], "the numbers of <b>May</b>");
     browser.close().await;
 }
 
-/// Many roles, led by whoever leads the first; or many nodes, alive as long as the first is.
+/// Many roles, led by the leader of the first; or many nodes, alive as long as the first is.
 async fn copies(store: &Store, kind: Kind, of: &str, count: usize) {
     let registers = tenure::store::open(&store.url()).unwrap();
     let namespace = Name::new(tenure::DEFAULT_NAMESPACE).unwrap();

@@ -39,7 +39,7 @@ pub(crate) fn noting(file: &Path, word: &str) -> String {
     format!("echo {word} $TENURE_TOKEN >> {}", file.display())
 }
 
-/// An agent that a busy machine costs nothing: nobody waits for its lease to run out here.
+/// An agent that a busy machine costs nothing: no node waits for its lease to run out here.
 pub(crate) fn calm(store: &Store, name: &str, more: &str) -> Agent {
     Agent::launch(store, name, more, |command| _ = command.args(["--set", "timing.ttl=20s"]))
 }

@@ -42,7 +42,7 @@ impl Hook {
         Self { port, got, status, location, says }
     }
 
-    /// Sends everybody on to that place from now on, with the same method and the same body.
+    /// Sends every client on to that place from now on, with the same method and the same body.
     pub(crate) fn redirect(&self, to: &str) {
         to.clone_into(&mut self.location.lock().unwrap());
         self.answer(307);
@@ -112,7 +112,7 @@ fn serve(client: &TcpStream, kept: &Mutex<Vec<Told>>, answers: &Answers) -> std:
     let length = |line: &str| line.to_lowercase().strip_prefix("content-length:")?.trim().parse().ok();
     let mut body = vec![0; head.lines().find_map(length).unwrap_or(0)];
     lines.read_exact(&mut body)?;
-    // Whoever was sent on within this very server has arrived.
+    // A client that was sent on within this very server has arrived.
     let arrived = head.contains("/elsewhere");
     let answer = if arrived { 200 } else { answers.status.load(Ordering::SeqCst) };
     let body = serde_json::from_slice(&body).unwrap_or_default();

@@ -29,10 +29,10 @@ fn notify(name: &str, more: &str) -> String {
     format!("[[notify]]\nname = \"{name}\"\n{more}\n")
 }
 
-/// Waits until somebody was told something like that.
+/// Waits until a target was told something like that.
 fn until_told(hook: &Hook, wanted: impl Fn(&Told) -> bool) -> Told {
     let mut found = None;
-    eventually("somebody is told", || {
+    eventually("a target is told", || {
         found = hook.all().into_iter().find(&wanted);
         found.is_some()
     });
@@ -46,7 +46,7 @@ fn shown(agent: &Agent, name: &str) -> Value {
 }
 
 #[test]
-fn whoever_is_named_is_told_in_its_own_way() {
+fn a_named_target_is_told_in_its_own_way() {
     let (store, place) = (Store::file(), Place::new());
     let hooks = [(); 7].map(|()| Hook::start());
     let [usual, by_file, by_env, chat, pager, keyed, scraped] = &hooks;

@@ -56,7 +56,7 @@ fn try_stream(agent: &Agent, last: &str) -> Option<String> {
     Some(text)
 }
 
-/// Whoever begins and does not go on is answered when the time is over, which otherwise is as long as this would wait.
+/// A client that begins and does not go on is answered when the time is over, which otherwise is as long as this would wait.
 #[test]
 fn a_request_takes_no_longer_than_it_may() {
     let store = Store::file();

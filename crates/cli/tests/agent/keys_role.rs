@@ -52,7 +52,7 @@ fn a_node_stands_only_for_what_it_may_lead() {
 
 /// A node of higher priority asks for what a lower one leads, if it is to ask, and if the tenure is old enough.
 #[test]
-fn priority_counts_where_somebody_asks_for_it() {
+fn priority_counts_where_a_node_asks_for_it() {
     let store = Store::file();
     let low = ["asked", "unasked", "equal"].map(|name| role(name, "min-tenure = \"0s\"")).concat();
     let low = format!("[candidacy]\nmin-tenure = \"1h\"\n{low}{}", role("young", ""));
@@ -73,7 +73,7 @@ fn priority_counts_where_somebody_asks_for_it() {
     for role in ["unasked", "equal", "young"] {
         assert!(low.leads(role) && low.token(role) == 1, "{role}");
     }
-    // Where nobody asks, it is who comes first in line.
+    // Without a request, it is the first in line.
     eventually("it is seen", || low.role("unasked")["candidates"] == json!(["high"]));
     let third = calm(&store, "third", &role("unasked", "priority = 3"));
     eventually("the line is in order", || low.role("unasked")["candidates"] == json!(["high", "third"]));

@@ -103,7 +103,7 @@ fn ticks_come_overlap_and_are_delayed_as_the_task_says() {
     assert!(next("in-vienna").ends_with("-01-01T01:30:00.000Z"), "zone: {}", next("in-vienna"));
 }
 
-/// Sets every ledger of a store back, as if nobody had led for that long.
+/// Sets every ledger of a store back, as if no node had led for that long.
 fn set_back(store: &Store, hours: u64) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {

@@ -126,7 +126,6 @@ pub(crate) struct Agent {
     dir: TempDir,
 }
 
-/// An answer.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) status: u16,
@@ -325,7 +324,7 @@ pub(crate) fn try_ask(
 pub(crate) fn raw(mut stream: UnixStream, request: &[u8]) -> std::io::Result<Answer> {
     stream.set_read_timeout(Some(PATIENCE))?;
     stream.set_write_timeout(Some(PATIENCE))?;
-    // Whoever is refused early may not read all of it.
+    // A client that is refused early may not read all of it.
     let _ = stream.write_all(request);
     let mut text = Vec::new();
     let _ = stream.read_to_end(&mut text);

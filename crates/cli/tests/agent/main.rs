@@ -20,6 +20,7 @@ mod keys_work;
 mod kit;
 mod link;
 mod many;
+mod moved;
 mod openapi;
 mod outage;
 mod outage_kit;

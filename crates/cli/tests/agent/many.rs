@@ -12,7 +12,7 @@ fn an_agent_with_ten_thousand_roles_starts_and_leads_them() {
     let store = Store::file();
     let agent = Agent::launch(&store, "a", &names, |command| _ = command.args(["--set", "timing.ttl=15s"]));
     assert_eq!(agent.get("/livez").status, 200);
-    // Nobody stands for ten thousand at once; that they become more is enough on a busy machine.
+    // A node does not campaign for ten thousand at once; that they become more is enough on a busy machine.
     let mut leading = 0.0;
     for _ in 0..10 {
         eventually("it leads more of them, or all", || {
@@ -26,7 +26,7 @@ fn an_agent_with_ten_thousand_roles_starts_and_leads_them() {
     assert!(agent.leads("r04242"));
 }
 
-/// What happens to hundreds of roles at once is some lines and a count; a freeze alarms nobody where nothing was worked on.
+/// What happens to hundreds of roles at once is some lines and a count; a freeze raises no alarm where nothing was worked on.
 #[test]
 fn a_burst_is_one_line_and_a_freeze_without_work_is_no_alarm() {
     const ROLES: usize = 300;

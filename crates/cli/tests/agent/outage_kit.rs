@@ -344,7 +344,7 @@ type DrawnPart = (String, String, f64, f64);
 
 /// What the dashboard draws of the role, all of it at one moment.
 async fn drawn(port: u16, gaps: usize) -> Vec<DrawnPart> {
-    let browser = Browser::open(&format!("http://127.0.0.1:{port}/#timeline"), Size::Desk).await;
+    let browser = Browser::open(&format!("http://127.0.0.1:{port}/#timeline"), Size::Desktop).await;
     let row = "[...document.querySelectorAll('#timeline [data-item=lane]')].find((row) => row.innerText.startsWith('job'))";
     let all = "document.querySelector('#timeline [data-item=zoom-all]').click()";
     browser.until(&format!("({all}, {row}?.querySelectorAll('[data-kind=gap]').length >= {gaps})")).await;
@@ -382,7 +382,7 @@ impl OutageTest {
         }
     }
 
-    /// All the time in which the witness saw nobody at work since that token, and how many times: a busy machine loses
+    /// All the time in which the witness saw no node at work since that token, and how many times: a busy machine loses
     /// leases between the acts too.
     fn all_gaps(&self, since: u64) -> (Duration, usize) {
         let spans: Vec<(u64, u64)> = self.spans().range(since..).map(|(_, span)| *span).collect();

@@ -71,7 +71,7 @@ async fn a_page_elsewhere_creates_no_role() {
     let store = Store::file();
     let agent = Agent::start(&store, "a", OPEN);
     let (port, elsewhere) = (port(&agent), Hook::start());
-    let browser = Browser::open(&elsewhere.url(), Size::Desk).await;
+    let browser = Browser::open(&elsewhere.url(), Size::Desktop).await;
     let asks = format!(
         "window.asked = 0;
          const there = 'http://127.0.0.1:{port}/v1/campaign/forged';
@@ -87,7 +87,7 @@ async fn a_page_elsewhere_creates_no_role() {
     assert_eq!(agent.get("/v1/roles/forged").status, 404, "{}", agent.log());
 }
 
-/// The same user, the same address, and the right token of the tenure, which everybody can read: not enough.
+/// The same user, the same address, and the right token of the tenure, which every client can read: not enough.
 #[test]
 fn only_the_stream_that_leads_can_say_that_it_is_ready() {
     let store = Store::file();

@@ -62,7 +62,7 @@ fn a_reload_changes_what_can_change_and_says_what_cannot() {
 }
 
 #[test]
-fn a_log_that_nobody_reads_holds_nothing_up() {
+fn a_log_that_is_not_read_holds_nothing_up() {
     let store = Store::file();
     let (reader, writer) = std::io::pipe().unwrap();
     rustix::pipe::fcntl_setpipe_size(&writer, 4096).unwrap();
@@ -80,22 +80,22 @@ fn a_log_that_nobody_reads_holds_nothing_up() {
     (&reader).read_exact(&mut text).unwrap();
 }
 
-/// A rolling restart is no series of fail-overs, and nobody is paged for it.
+/// A rolling restart is no series of fail-overs, and no operator is paged for it.
 #[test]
 fn a_leader_that_stops_in_order_hands_over_and_one_that_dies_fails_over() {
     let store = Store::file();
-    // A ttl that no busy machine costs anybody a role.
+    // A ttl so long that a busy machine costs no node a role.
     let slow = |command: &mut std::process::Command| _ = command.args(["--set", "timing.ttl=10s"]);
     let mut agents = ["a", "b", "c"].map(|name| Agent::launch(&store, name, ROLE, slow));
     let counted = |agent: &Agent, what: &str| agent.metric(&format!("tenure_{what}")).unwrap_or(0.0);
     for (round, signal) in [Signal::TERM, Signal::KILL].into_iter().enumerate() {
         let mut leader = None;
-        eventually("all see that somebody leads", || {
+        eventually("all see that a node leads", || {
             let mut there =
                 agents.iter_mut().filter_map(|agent| agent.process.ended().is_none().then_some(&*agent));
             there.all(|agent| agent.role("job")["state"] == "led")
         });
-        eventually("somebody leads", || {
+        eventually("a node leads", || {
             leader =
                 agents.iter_mut().position(|agent| agent.process.ended().is_none() && agent.leads("job"));
             leader.is_some()
@@ -151,7 +151,7 @@ fn the_service_manager_is_told() {
     assert!(!agent.socket.exists());
 }
 
-/// While the store is gone nobody leads for longer than a lease, and everything that looks says so; afterwards all is as
+/// While the store is gone no node leads for longer than a lease, and everything that looks says so; afterwards all is as
 /// before.
 #[test]
 fn a_store_that_is_gone_is_seen_everywhere() {

@@ -35,7 +35,7 @@ struct Firing {
 }
 
 impl Case {
-    /// Whether somebody must be paged about which role, after a minute.
+    /// Whether an operator must be paged about which role, after a minute.
     fn no_leader(name: &'static str, series: String, pages: Option<&'static str>) -> Self {
         let fires = pages.map(|role| {
             let label = if role.is_empty() { String::new() } else { format!(", role: {role}") };
@@ -140,7 +140,7 @@ fn every_rule_fires_for_its_cause_and_only_then() {
     assert_eq!((with(true), with(false)), (rules.clone(), rules));
 }
 
-/// Nobody is known to lead, or the role is paused.
+/// No node is known to lead, or the role is paused.
 fn leaders() -> Vec<Case> {
     let store = Store::redis();
     let [mut a, mut b] = ["a", "b"].map(|name| Agent::hasty(&store, name, ROLE));
@@ -170,13 +170,13 @@ fn leaders() -> Vec<Case> {
     a.process.kill();
     b.process.kill();
     [&onlooker, &few].into_iter().for_each(|agent| {
-        eventually("nobody leads", || {
+        eventually("no node leads", || {
             ["silent", "vacant"].iter().any(|state| agent.role("job")["state"] == *state)
         });
     });
     case("every candidate is gone", recorded(&[("onlooker", &onlooker)]), Some("job"));
     case("every candidate is gone, without a series for each role", recorded(&[("few", &few)]), Some(""));
-    case("nobody is scraped", String::new(), Some(""));
+    case("no agent is scraped", String::new(), Some(""));
     cases
 }
 

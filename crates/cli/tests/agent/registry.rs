@@ -148,7 +148,7 @@ fn every_metric_is_there_from_the_beginning_with_its_meaning() {
 }
 
 #[test]
-fn open_metrics_come_to_whoever_asks_for_them() {
+fn open_metrics_come_to_a_client_that_asks_for_them() {
     let store = Store::file();
     let agent = Agent::start(&store, "a", "[[role]]\nname = \"job\"");
     eventually("it leads", || agent.leads("job"));

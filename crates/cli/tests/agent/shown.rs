@@ -4,6 +4,7 @@ use std::process::Output;
 
 use serde_json::{Value, json};
 
+use crate::duty::{calm, shell};
 use crate::hook::Hook;
 use crate::kit::{Agent, Store, eventually, tenure, write_private};
 
@@ -35,14 +36,30 @@ fn what_others_wrote_is_printed_and_not_obeyed() {
     }
     assert!(is_tame(agent.log().as_bytes()), "{:?}", agent.log());
     let ran = run(&["audit", "--format", "json", "--agent", socket], &[]);
-    let deeds: Value = serde_json::from_slice(&ran.stdout).unwrap();
-    assert!(deeds.to_string().contains('\u{9b}'), "it means the same: {deeds}");
+    let entries: Value = serde_json::from_slice(&ran.stdout).unwrap();
+    assert!(entries.to_string().contains('\u{9b}'), "it means the same: {entries}");
     for path in ["/v1/roles", "/v1/audit"] {
         let answer = agent.get(path);
         assert!(is_tame(answer.body.as_bytes()), "{path}: {:?}", answer.body);
         assert!(answer.head.contains("content-type: application/json"), "{}", answer.head);
         assert!(answer.json().to_string().contains('\u{9b}'), "{path}: it means the same");
     }
+}
+
+/// What a command says on stderr stands in the agent's log, and could hide or forge what comes after it.
+#[test]
+fn what_a_command_says_is_logged_and_not_obeyed() {
+    let said = r"\033[8m\033[30;40mhidden\033]0;mine\007\rtenure: all is well\n\tsecond line\n";
+    let script = format!("printf '{said}' >&2; sleep 1000");
+    let more =
+        format!("[[role]]\nname = \"job\"\n[[work]]\nname = \"w\"\nrole = \"job\"\n{}", shell(&script));
+    let store = Store::file();
+    let agent = calm(&store, "a", &more);
+    eventually("it has said it", || agent.log().contains("second line"));
+    let log = agent.log();
+    let lines: Vec<&str> = log.lines().filter(|line| line.contains("work w: ")).collect();
+    assert!(is_tame(lines.join("\n").as_bytes()), "{lines:?}");
+    assert!(lines.len() == 2 && lines[0].ends_with("tenure: all is well"), "{lines:?}");
 }
 
 /// The agent that this host has, beside a store that may be another one's.

@@ -94,11 +94,12 @@ fn by_hand(agents: &[Agent], leader: usize) {
         ("unpin", "all have it now"),
         ("scheduled", &format!("tonight (at {at})")),
     ] {
-        let deeds = audit["entries"].as_array().unwrap();
-        let deed = deeds.iter().find(|deed| deed["act"] == act).unwrap_or_else(|| panic!("{act}: {audit}"));
-        assert_eq!(deed["why"], why, "{deed}");
+        let entries = audit["entries"].as_array().unwrap();
+        let entry =
+            entries.iter().find(|entry| entry["act"] == act).unwrap_or_else(|| panic!("{act}: {audit}"));
+        assert_eq!(entry["why"], why, "{entry}");
         // Who asked, and as whom the agent knows it.
-        assert!(deed["by"].as_str().unwrap().contains('@'), "{deed}");
+        assert!(entry["by"].as_str().unwrap().contains('@'), "{entry}");
     }
 }
 

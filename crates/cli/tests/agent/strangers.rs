@@ -3,7 +3,7 @@
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::process::Command;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::kit::{Agent, Store, eventually, get, over_tcp, port, tcp, tenure};
 
@@ -33,7 +33,7 @@ fn probe_at(place: &str, what: &str) -> bool {
 
 /// One who takes every stream it can get does not keep another's campaign out, nor a probe.
 #[test]
-fn one_clients_streams_keep_nobody_else_out() {
+fn one_clients_streams_keep_no_other_out() {
     let store = Store::file();
     let limits = "streams = 64\nstreams-per-client = 64\nconnections = 256\n";
     let agent = Agent::start(&store, "a", &format!("{ROLE}{limits}"));
@@ -49,7 +49,7 @@ fn one_clients_streams_keep_nobody_else_out() {
 
 /// Connections on which nothing is said, as many as there may be and more.
 #[test]
-fn connections_that_say_nothing_keep_nobody_out() {
+fn connections_that_say_nothing_keep_no_client_out() {
     let store = Store::file();
     let limits = "connections = 80\nconnections-per-client = 60\nrequest-timeout = \"30m\"\n";
     let agent = Agent::start(&store, "a", &format!("{ROLE}{limits}"));
@@ -70,7 +70,7 @@ fn connections_that_say_nothing_keep_nobody_out() {
     });
 }
 
-/// Whoever begins no handshake counts too, and goes first when there are too many.
+/// A client that begins no handshake counts too, and goes first when there are too many.
 #[test]
 fn a_handshake_needs_a_permit() {
     let store = Store::file();
@@ -92,6 +92,22 @@ fn a_handshake_needs_a_permit() {
         silent.iter().filter(|stream| is_open(stream)).count() <= 80 + 64
     });
     assert_eq!(tls.curl(port, "/livez", "").0, "200");
+}
+
+/// A client that does nothing but handshakes costs a bounded share of the processor. Those that say nothing are not counted.
+#[test]
+fn handshakes_of_one_client_are_bounded() {
+    let (store, tls) = (Store::file(), crate::tokens::Tls::new());
+    let keys = format!("{ROLE}{}", tls.keys()).replace("loopback = \"operator\"\n", "");
+    let agent = Agent::start(&store, "a", &keys);
+    let port = port(&agent);
+    let silent: Vec<TcpStream> = (0..200).map(|_| tcp(port)).collect();
+    let (began, done) = (Instant::now(), tls.handshakes(port, 4));
+    // Fifty at once, and fifty in each second.
+    let most = 50.0 * (1.0 + began.elapsed().as_secs_f64());
+    assert!(done > 0 && f64::from(done) <= most, "{done} of {most}");
+    assert_eq!(tls.curl(port, "/livez", "").0, "200");
+    drop(silent);
 }
 
 /// A client that asks for what takes long, over many connections and without reading an answer, waits for itself: probes are
@@ -119,9 +135,9 @@ fn one_clients_requests_wait_for_each_other_and_not_others_for_them() {
     drop(greedy);
 }
 
-/// Whoever connects and says nothing, or falls silent after an answer, is cut off.
+/// A client that connects and says nothing, or falls silent after an answer, is cut off.
 #[test]
-fn whoever_says_nothing_is_cut_off() {
+fn a_client_that_says_nothing_is_cut_off() {
     let store = Store::file();
     let agent = Agent::start(&store, "a", &format!("{ROLE}request-timeout = \"3s\"\n"));
     let port = port(&agent);

@@ -2,7 +2,9 @@
 
 use rustix::process::Signal;
 use serde_json::{Value, json};
+use tenure::store::{Key, Kind, Name};
 
+use crate::catalogue::scribble;
 use crate::duty::{Place, calm, ledgers, noting, role, runs, shell, task, until_run};
 use crate::kit::{Agent, Store, eventually, tenure};
 
@@ -72,15 +74,15 @@ fn asked_for(agent: &Agent) {
     let ran = often["totals"]["runs"].as_u64().unwrap();
     eventually("it runs again", || ledgers(agent, "often")[0]["totals"]["runs"].as_u64().unwrap() > ran);
     let audit = agent.get("/v1/audit").json();
-    let deeds: Vec<(String, String)> = audit["entries"]
+    let entries: Vec<(String, String)> = audit["entries"]
         .as_array()
         .unwrap()
         .iter()
-        .map(|deed| (deed["act"].to_string(), deed["why"].to_string()))
+        .map(|entry| (entry["act"].to_string(), entry["why"].to_string()))
         .collect();
     let wanted =
         [("trigger-task", "to see it"), ("pause-task", "the disk is full"), ("resume-task", "there is room")];
-    assert_eq!(deeds, wanted.map(|(act, why)| (json!(act).to_string(), json!(why).to_string())));
+    assert_eq!(entries, wanted.map(|(act, why)| (json!(act).to_string(), json!(why).to_string())));
     assert!(audit["entries"][0]["by"].as_str().unwrap().starts_with("Ada (as "), "{audit}");
 }
 
@@ -248,7 +250,7 @@ fn a_command_that_dies_too_often_gives_another_node_its_turn() {
     assert!(failed >= 1.0);
 }
 
-/// The gate fails closed: a store that nobody reaches starts nothing anywhere, and when it is back every tick is run once or
+/// The gate fails closed: a store that no node reaches starts nothing anywhere, and when it is back every tick is run once or
 /// accounted for.
 #[test]
 fn while_the_store_is_gone_no_task_starts_anywhere() {
@@ -258,7 +260,7 @@ fn while_the_store_is_gone_no_task_starts_anywhere() {
     let agents = ["a", "b"].map(|name| Agent::hasty(&store, name, &config));
     eventually("it runs", || place.lines("log").len() >= 3);
     store.freeze(true);
-    eventually("nobody leads", || agents.iter().all(|agent| !agent.leads("jobs")));
+    eventually("no node leads", || agents.iter().all(|agent| !agent.leads("jobs")));
     let before = place.lines("log");
     let blind = |agent: &Agent| agent.metric("tenure_cluster_view_age_seconds").is_some_and(|age| age > 3.0);
     eventually("ticks pass", || agents.iter().all(blind));
@@ -326,4 +328,21 @@ fn an_agent_that_stops_drains_what_is_in_flight() {
     let last = lines.iter().rposition(|line| line.ends_with(&format!(" {token}"))).unwrap();
     let next = lines.iter().position(|line| line.ends_with(&format!(" {}", token + 1))).unwrap();
     assert!(last < next, "nothing of the first was there when the second began");
+}
+
+/// A task whose ledger cannot be read is told of once, not at each of its ticks.
+#[test]
+fn a_ledger_that_cannot_be_read_is_told_of_once() {
+    let store = Store::file();
+    let config = [role(""), task("often", &format!("every = \"100ms\"\n{}", shell("true")))].concat();
+    let agent = calm(&store, "a", &config);
+    until_run(&agent, "often", |run| run["state"] == "succeeded");
+    let ledger = |epoch| Key::Named(epoch, Kind::Task, Name::new("often").unwrap());
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    runtime.block_on(scribble(&store, ledger, |_| "no ledger".to_owned()));
+    let told = || agent.log().matches("this register cannot be used").count();
+    eventually("it is told", || told() > 0);
+    // Thirty ticks.
+    std::thread::sleep(std::time::Duration::from_secs(3));
+    assert_eq!(told(), 1, "{}", agent.log());
 }

@@ -57,6 +57,22 @@ impl Tls {
         format!("tokens = {:?}\n", self.file("tokens"))
     }
 
+    /// As many handshakes as a client makes that does nothing else for so many seconds.
+    pub(crate) fn handshakes(&self, port: u16, seconds: u32) -> u32 {
+        let mut client = Command::new("openssl");
+        client.args([
+            "s_time",
+            "-new",
+            "-time",
+            &seconds.to_string(),
+            "-connect",
+            &format!("localhost:{port}"),
+        ]);
+        let said = String::from_utf8_lossy(&client.output().unwrap().stdout).into_owned();
+        let count = said.lines().find_map(|line| line.split_once(" connections in ")?.0.parse().ok());
+        count.unwrap_or_else(|| panic!("{said}"))
+    }
+
     /// The status and the body that a client gets which trusts the certificate in the file.
     pub(crate) fn curl(&self, port: u16, path: &str, body: &str) -> (String, String) {
         let mut curl = Command::new("curl");
@@ -99,7 +115,7 @@ fn requests_are_counted_for_each_token() {
     assert_eq!(with(port, ACT, "/v1/cluster").status, 200, "another token of the same address");
 }
 
-/// A neighbour behind the same address cannot lock anybody out, and learns no more by asking more.
+/// A neighbour behind the same address cannot lock any client out, and learns no more by asking more.
 #[test]
 fn wrong_tokens_are_slowed_down_and_on_record() {
     let (store, tls) = (Store::file(), Tls::new());

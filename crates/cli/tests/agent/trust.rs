@@ -80,7 +80,7 @@ fn a_configuration_in_the_working_directory_is_read_only_when_named() {
 }
 
 #[test]
-fn a_configuration_that_somebody_else_can_change_is_rejected() {
+fn a_configuration_that_another_user_can_change_is_rejected() {
     let place = Place::new();
     let file = place.file("tenure.toml");
     std::fs::write(&file, "[node]\nname = \"planted\"\n").unwrap();
@@ -100,7 +100,7 @@ fn a_configuration_that_somebody_else_can_change_is_rejected() {
 }
 
 #[test]
-fn a_configuration_with_secrets_that_everybody_can_read_is_rejected() {
+fn a_configuration_with_secrets_that_every_user_can_read_is_rejected() {
     let place = Place::new();
     let file = place.file("tenure.toml");
     for (text, key) in [

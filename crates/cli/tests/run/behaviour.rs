@@ -17,6 +17,14 @@ fn sh(dir: &TestDir, node: &str, args: &[&str], script: &str) -> Command {
     command
 }
 
+/// The same, started with HUP ignored, as by `nohup`, or with its default; otherwise it is inherited from what runs the tests.
+fn sh_with_hangup(how: &str, dir: &TestDir, node: &str, script: &str) -> Process {
+    let inner = sh(dir, node, &[], script);
+    let mut outer = Command::new("env");
+    outer.arg(format!("--{how}-signal=HUP")).arg(inner.get_program()).args(inner.get_args());
+    Process::spawn(outer.current_dir(dir.path()))
+}
+
 #[test]
 fn the_code_of_the_command_is_passed_through() {
     let dir = TestDir::new();
@@ -162,7 +170,7 @@ fn other_signals_are_forwarded() {
     let dir = TestDir::new();
     let script = "for s in HUP USR1 USR2 QUIT; do trap \"echo $s >> log\" $s; done; echo on >> log; \
                   while :; do sleep 0.01; done";
-    let process = Process::spawn(&mut sh(&dir, "a", &[], script));
+    let process = sh_with_hangup("default", &dir, "a", script);
     dir.wait_for("log", "on");
     for (signal, name) in
         [(Signal::HUP, "HUP"), (Signal::USR1, "USR1"), (Signal::USR2, "USR2"), (Signal::QUIT, "QUIT")]
@@ -179,7 +187,7 @@ fn a_standby_ends_at_once_when_told() {
     let _leader = Process::spawn(&mut sh(&dir, "a", &[], "echo on >> log; exec sleep 1000"));
     dir.wait_for("log", "on");
     for (name, signal) in [("b", Signal::TERM), ("c", Signal::HUP), ("d", Signal::QUIT)] {
-        let mut standby = Process::spawn(&mut sh(&dir, name, &[], "echo never >> log"));
+        let mut standby = sh_with_hangup("default", &dir, name, "echo never >> log");
         takes_part(&dir, name);
         standby.signal(signal);
         let status = standby.wait();
@@ -191,15 +199,10 @@ fn a_standby_ends_at_once_when_told() {
 #[test]
 fn under_nohup_neither_a_standby_nor_a_command_ends_with_its_terminal() {
     let dir = TestDir::new();
-    let nohup = |name: &str, script: &str| {
-        let inner = sh(&dir, name, &[], script);
-        let mut outer = Command::new("env");
-        outer.arg("--ignore-signal=HUP").arg(inner.get_program()).args(inner.get_args());
-        Process::spawn(outer.current_dir(dir.path()))
-    };
-    let mut leader = nohup("a", "echo on >> log; sleep 1000 & wait; echo never >> log");
+    let mut leader =
+        sh_with_hangup("ignore", &dir, "a", "echo on >> log; sleep 1000 & wait; echo never >> log");
     dir.wait_for("log", "on");
-    let mut standby = nohup("b", "echo never >> log");
+    let mut standby = sh_with_hangup("ignore", &dir, "b", "echo never >> log");
     takes_part(&dir, "b");
     for process in [&mut standby, &mut leader] {
         process.signal(Signal::HUP);
@@ -285,6 +288,25 @@ fn quiet_means_quiet_and_the_store_must_be_reachable_by_others() {
     let done = output(alone);
     assert_eq!(done.status.code(), Some(2));
     assert!(String::from_utf8_lossy(&done.stderr).contains("every node would lead"), "{done:?}");
+}
+
+#[test]
+fn tenure_log_sets_the_level_and_rust_log_does_not() {
+    let logged = |level: Option<&str>, rust_log: &str| {
+        let dir = TestDir::new();
+        let mut command = sh(&dir, "a", &[], "true");
+        command.env_remove("TENURE_LOG").env("RUST_LOG", rust_log);
+        if let Some(level) = level {
+            command.env("TENURE_LOG", level);
+        }
+        String::from_utf8(output(command).stderr).unwrap()
+    };
+    let by_default = logged(None, "error");
+    assert!(by_default.contains("INFO elected") && !by_default.contains("DEBUG"), "{by_default}");
+    assert!(!logged(Some("warn"), "debug").contains("INFO"));
+    assert!(logged(Some("debug"), "error").contains("DEBUG"));
+    let parts = logged(Some("tenure=info,warn"), "error");
+    assert!(parts.contains("INFO elected"), "{parts}");
 }
 
 #[test]

@@ -182,7 +182,7 @@ fn a_lost_watchdog_takes_the_command_with_it_and_the_node_campaigns_again() {
     WitnessVerdict::of_beats(&witness::read(world.dir.path()).expect("the witness is whole")).assert_sound();
 }
 
-/// The watchdog of a standby has nothing to do, so that nobody misses it before the election.
+/// The watchdog of a standby has nothing to do, so that nothing misses it before the election.
 #[test]
 fn a_standby_whose_watchdog_is_killed_or_frozen_leads_all_the_same() {
     for harm in [Signal::KILL, Signal::STOP] {
@@ -232,6 +232,7 @@ fn watchdog_of(process: &Process) -> Pid {
 
 fn parent_of(pid: Pid) -> Pid {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).expect("it runs");
-    let line = status.lines().find_map(|line| line.strip_prefix("PPid:")).expect("everybody has a parent");
+    let line =
+        status.lines().find_map(|line| line.strip_prefix("PPid:")).expect("every process has a parent");
     Pid::from_raw(line.trim().parse().expect("a pid")).expect("a parent")
 }

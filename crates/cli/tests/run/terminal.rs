@@ -114,7 +114,7 @@ fn ctrl_c_is_a_stop_and_no_failure_of_the_work() {
     });
 }
 
-/// Nobody leads with a stopped program for longer than a lease: its command ends, and the next node takes over.
+/// No node leads with a stopped program for longer than a lease: its command ends, and the next node takes over.
 #[test]
 fn a_leader_that_stays_stopped_loses_its_role_and_campaigns_again_in_the_foreground() {
     let mut terminal = Terminal::shell();
@@ -132,7 +132,7 @@ fn a_leader_that_stays_stopped_loses_its_role_and_campaigns_again_in_the_foregro
     terminal.dir.wait_for("log", "again\n");
 }
 
-/// Without a shell nobody could continue what Ctrl-Z stopped: as for any other program, nothing happens.
+/// Without a shell nothing could continue what Ctrl-Z stopped: as for any other program, nothing happens.
 #[test]
 fn without_a_shell_ctrl_z_does_nothing() {
     ctrl_z_does_nothing(&[]);
@@ -173,7 +173,7 @@ fn in_the_background_it_stops_when_its_command_reads() {
     terminal.dir.wait_for("log", "back\n");
 }
 
-/// A terminal that goes away takes the command with it, also a stopped one: nobody could continue it.
+/// A terminal that goes away takes the command with it, also a stopped one: nothing could continue it.
 #[test]
 fn a_terminal_that_goes_away_ends_a_stopped_leader() {
     let mut terminal = Terminal::shell();

@@ -37,7 +37,7 @@ fn a_redis_that_comes_up_later_is_waited_for() {
     waits_until(&dir, &format!("127.0.0.1:{port}"), || redis::start_in(scratch(), port, redis::DURABLE));
 }
 
-/// Also if nobody ever runs `tenure check` or `tenure doctor`.
+/// Also if no operator ever runs `tenure check` or `tenure doctor`.
 #[test]
 fn a_node_that_sends_its_password_in_clear_says_so_when_it_starts() {
     for (scheme, told) in [("redis", true), ("rediss", false)] {
@@ -70,7 +70,7 @@ fn a_mariadb_that_comes_up_later_is_waited_for() {
 }
 
 #[test]
-fn whoever_waits_for_a_store_ends_when_told_to_or_when_its_time_is_up() {
+fn a_node_that_waits_for_a_store_ends_when_told_to_or_when_its_time_is_up() {
     let port = free_port();
     let dir = TestDir::on(format!("redis://127.0.0.1:{port}/0"));
     let mut waiting = waiter(&dir, "a", &[]);
@@ -88,7 +88,7 @@ fn whoever_waits_for_a_store_ends_when_told_to_or_when_its_time_is_up() {
     }
 }
 
-/// Nobody waits for a store that says no: trying again would not help.
+/// A node does not wait for a store that says no: trying again would not help.
 #[test]
 fn wrong_passwords_and_refused_rights_are_errors_at_once() {
     let locked = redis::start(&["--requirepass", "correct"]);

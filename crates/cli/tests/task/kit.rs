@@ -82,7 +82,7 @@ impl TestDir {
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
         let node_process = NodeProcess { child };
         assert!(lines.any(|line| line.contains("joined")), "{name} did not join");
-        // Whoever prints must be read.
+        // The output of a process must be read.
         std::thread::spawn(move || lines.for_each(drop));
         node_process
     }
@@ -130,8 +130,9 @@ fn is_node_process() {
 
 async fn run_node(part: &Value) {
     let text = |key: &str| part[key].as_str().unwrap().to_owned();
-    let node =
-        Node::builder(text("store")).name(text("name")).ttl(Duration::from_secs(1)).start().await.unwrap();
+    // So long that a busy machine misses no lease by itself; only a test that kills a node waits for it.
+    let ttl = Duration::from_secs(5);
+    let node = Node::builder(text("store")).name(text("name")).ttl(ttl).start().await.unwrap();
     let mut schedule = Schedule::new();
     for settings in part["tasks"].as_array().unwrap() {
         schedule = schedule.task(task(settings.clone())).unwrap();

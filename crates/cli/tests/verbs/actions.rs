@@ -98,7 +98,7 @@ fn a_leader_that_winds_down_slowly_is_told() {
     let _b = dir.node("b", &["scheduler"]);
     dir.until("scheduler", |role| role["candidates"][0] == "b");
     let args = ["transfer", "scheduler", "--to", "b", "--wait", "4s"];
-    assert_no(&dir.run(&args), "a is still winding its work on scheduler down");
+    assert_no(&dir.run(&args), "a is still stopping its work on scheduler");
 }
 
 #[test]
@@ -122,7 +122,7 @@ fn an_interrupted_request_is_withdrawn() {
 }
 
 #[test]
-fn nobody_leads_a_paused_role_until_it_is_resumed() {
+fn no_node_leads_a_paused_role_until_it_is_resumed() {
     let dir = TestDir::new();
     let _nodes = dir.led("scheduler");
     let ran = dir.run(&["pause", "scheduler", "--why", "an upgrade"]);
@@ -159,7 +159,7 @@ fn a_vacant_role_is_paused_at_once_and_resumed_without_a_leader() {
 }
 
 #[test]
-fn what_nobody_ever_stood_for_cannot_be_asked() {
+fn a_role_without_candidates_ever_cannot_be_asked() {
     let dir = TestDir::new();
     assert_eq!(dir.run(&["doctor"]).code, Some(0), "it makes the file");
     for verb in ["pause", "resume", "step-down"] {
@@ -173,13 +173,13 @@ fn what_nobody_ever_stood_for_cannot_be_asked() {
     assert_eq!(dir.json(&["status"])["roles"].as_array().unwrap().len(), 1, "asking leaves nothing behind");
 }
 
-/// A role that is tied to nobody is led by nobody.
+/// A role cannot be pinned to a node that does not exist.
 #[test]
 fn a_role_is_tied_only_to_a_node_that_there_is() {
     let dir = TestDir::new();
     let _nodes = dir.led("scheduler");
     let pin = |role: &str, node: &str| dir.run(&["pin", role, "--to", node, "--why", "a test"]);
-    assert_no(&pin("scheduler", "nobody"), "nobody");
+    assert_no(&pin("scheduler", "missing"), "missing");
     assert_no(&pin("scheduler2", "a"), "role \"scheduler2\" not found");
     assert_eq!(dir.role("scheduler")["leader"], "a");
     assert_eq!(pin("scheduler", "a").code, Some(0));
@@ -194,7 +194,7 @@ fn doctor_examines_no_other_store_than_the_one_that_is_meant() {
 
 /// A mistyped role is out of sight once an operator says so, keeps its token, and comes back when a node stands for it.
 #[test]
-fn a_role_that_nobody_stands_for_is_forgotten_and_keeps_its_token() {
+fn a_role_without_candidates_is_forgotten_and_keeps_its_token() {
     let dir = TestDir::new();
     dir.vacant(&["schedluer"]);
     let token = dir.role("schedluer")["token"].as_u64().unwrap();

@@ -83,6 +83,8 @@ fn bad_input_gets_one_line_and_exit_code_2() {
         (vec!["watch", "--count", "many"], "many"),
         (vec!["history", "-n", "-1"], "-1"),
         (vec!["statsu"], "status"),
+        (vec!["demo", "--nodes", "1"], "2..=9"),
+        (vec!["demo", "--nodes", "10"], "2..=9"),
         (vec!["completions", "tcsh-ish"], "bash"),
     ] {
         let ran = dir.run(&args);
@@ -177,7 +179,7 @@ fn a_store_that_cannot_be_used_is_122_in_one_line_without_its_secrets() {
     }
 }
 
-/// Whoever only looks makes no tables.
+/// A command that only looks makes no tables.
 #[test]
 fn looking_at_an_empty_database_creates_nothing() {
     let postgres = tenure_torture::servers::postgres::Postgres::start(&[]);
@@ -214,7 +216,7 @@ fn what_names_no_store_is_a_mistake_in_one_line_without_secrets() {
     }
 }
 
-/// Whoever mistypes a path should hear of it, and not find an empty store there.
+/// A user who mistypes a path is told, and not find an empty store there.
 #[test]
 fn a_file_that_is_not_there_is_told_and_not_made() {
     let dir = TestDir::new();
@@ -269,7 +271,7 @@ fn check_prints_what_follows_for_people_and_for_programs() {
     let dir = TestDir::new();
     let pretty = dir.run(&["check"]);
     assert_eq!(pretty.code, Some(0));
-    for part in ["ttl", "5s", "6.15s", "1.1s", "3.95s", "4.85s", "4.95s", "120"] {
+    for part in ["ttl", "5s", "6.15s", "1.1s", "3.95s", "4.85s", "4.95s", "60"] {
         assert!(pretty.out.contains(part), "{part}: {}", pretty.out);
     }
     let json = dir.json(&["check", "--ttl", "2s"]);
@@ -280,10 +282,36 @@ fn check_prints_what_follows_for_people_and_for_programs() {
         },
         "bounds": {
             "crash_ms": 2520.0, "disconnect_ms": null, "hand_over_ms": 500.0, "in_doubt_ms": 800.0, "stop_ms": 1580.0, "kill_ms": 1940.0,
-            "over_ms": 1980.0, "operations_per_minute": 300
+            "over_ms": 1980.0, "operations_per_minute": 150
         }
     });
     assert_eq!(json, expected);
+}
+
+#[cfg(feature = "object")]
+#[test]
+fn check_says_what_requests_cost_where_they_have_a_price() {
+    let dir = TestDir::new();
+    let bucket = ["--store", "s3://bucket/x?region=eu-west-1"];
+    let pretty = dir.run(&[&["check"], &bucket[..]].concat());
+    for part in ["20s", "4s", "24.3s", "33 puts and lists and 80 reads a minute", "$8.62 a month", "$0.005"] {
+        assert!(pretty.out.contains(part), "{part}: {}", pretty.out);
+    }
+    let json = dir.json(&[&["check", "--ttl", "40s"], &bucket[..]].concat());
+    assert_eq!(json["settings"]["ttl_ms"], 40_000.0);
+    assert!(json["cost"].as_str().is_some_and(|cost| cost.contains("$4.31 a month")), "{json}");
+}
+
+#[cfg(not(feature = "object"))]
+#[test]
+fn a_url_whose_feature_is_missing_names_the_feature() {
+    let ran = TestDir::new().run(&["status", "--store", "s3://key:hunter2@bucket/x"]);
+    assert_eq!(ran.code, Some(2), "{ran:?}");
+    assert!(
+        ran.err.contains("no s3: store (feature `object`)") && !ran.err.contains("hunter2"),
+        "{}",
+        ran.err
+    );
 }
 
 #[test]

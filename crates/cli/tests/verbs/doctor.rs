@@ -2,7 +2,7 @@
 
 use tenure::store::{Key, Kind, Name, Outcome, Value, Version, Write};
 
-use crate::kit::{TestDir, keys};
+use crate::kit::{TestDir, keys, ran};
 
 #[test]
 fn a_healthy_store_is_called_so() {
@@ -66,7 +66,7 @@ fn it_leaves_no_lock_behind_and_nothing_in_the_namespace() {
 }
 
 #[tokio::test]
-async fn a_register_that_nobody_can_read_is_wrong() {
+async fn an_unreadable_register_is_wrong() {
     let dir = TestDir::new();
     dir.vacant(&["scheduler"]);
     let (store, namespace, epoch) = dir.registers().await;
@@ -98,7 +98,7 @@ async fn poison(
     assert!(matches!(store.write(&namespace, &[write]).await.unwrap()[0], Outcome::Applied));
 }
 
-/// A session that cannot be read keeps its roles from everybody, until an operator has it repaired.
+/// A session that cannot be read keeps its roles from every node, until an operator has it repaired.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_unreadable_session_is_named_and_repaired() {
     let dir = TestDir::new();
@@ -126,7 +126,7 @@ async fn an_unreadable_session_is_named_and_repaired() {
     b.stop();
 }
 
-/// A token at the end of its range: nobody could lead the role any more. A new epoch mends it, and loses nothing else.
+/// A token at the end of its range: no node could lead the role any more. A new epoch mends it, and loses nothing else.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_token_at_the_end_of_its_range_is_repaired_by_a_new_epoch() {
     let dir = TestDir::new();
@@ -147,4 +147,18 @@ async fn a_token_at_the_end_of_its_range_is_repaired_by_a_new_epoch() {
     dir.until("scheduler", |found| found["leader"] == "a");
     assert_eq!(dir.run(&["repair"]).code, Some(0));
     a.stop();
+}
+
+/// As for the 129th process of a user: the namespace allows none.
+#[test]
+fn without_inotify_changes_come_with_the_beat_and_doctor_says_so() {
+    let dir = TestDir::new();
+    let mut doctor = dir.command(&["doctor"]);
+    let mut confined = std::process::Command::new("unshare");
+    confined.args(["--user", "--map-root-user", "sh", "-c"]);
+    confined.arg("echo 0 > /proc/sys/user/max_inotify_instances && exec \"$@\"").arg("sh");
+    confined.arg(doctor.get_program()).args(doctor.get_args()).env("TENURE_STORE", dir.url());
+    let (alone, free) = (ran(confined.output().unwrap()), ran(doctor.output().unwrap()));
+    assert!(alone.out.contains("fs.inotify.max_user_instances"), "{alone:?}");
+    assert!(!free.out.contains("fs.inotify.max_user_instances"), "{free:?}");
 }

@@ -10,7 +10,7 @@ use tenure::store::{Epoch, Key, Name, Query, Version, Write};
 
 /// Long enough for anything that happens at all.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(180);
-/// Within this a store that nobody holds can be written.
+/// Within this a store that no node holds can be written.
 const FREE: Duration = Duration::from_secs(3);
 /// What tells a copy of this very program that it is to be a node.
 const PART: &str = "TENURE_TEST_NODE";
@@ -122,7 +122,7 @@ impl TestDir {
         (store, namespace, Epoch::new(cluster["epoch"].as_u64().unwrap()))
     }
 
-    /// Freezes a node, but not in the middle of a commit: it would keep everybody else from writing, which is another
+    /// Freezes a node, but not in the middle of a commit: it would keep every other node from writing, which is another
     /// story than that of a leader which falls silent.
     pub(crate) fn freeze(&self, node_process: &NodeProcess) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();

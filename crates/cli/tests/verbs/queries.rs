@@ -230,7 +230,7 @@ async fn written_down(dir: &TestDir, role: &str) {
 }
 
 #[tokio::test]
-async fn history_tells_when_why_and_how_long_nobody_led() {
+async fn history_tells_when_why_and_how_long_no_node_led() {
     let dir = TestDir::new();
     let [a, b] = dir.led("scheduler");
     written_down(&dir, "scheduler").await;

@@ -1,4 +1,4 @@
-//! `tenure schema` asks nobody and shows no secret.
+//! `tenure schema` asks no server and shows no secret.
 
 use crate::kit::{TestDir, bare, ran};
 
@@ -13,6 +13,12 @@ fn the_scheme_is_enough_and_the_rest_of_the_url_is_never_used() {
         ("rediss://:hunter2@nowhere.invalid:1/0", "ACL SETUSER app on >PASSWORD"),
         ("sqlite:/nowhere/hunter2.db", "CREATE VIEW tenure_leaders"),
         ("kubernetes:hunter2", "verbs: [get, list, watch, create, update, delete]"),
+        #[cfg(feature = "zookeeper")]
+        ("zookeeper://me:hunter2@a,b,c/x", "setAcl /tenure auth:app:cdrwa"),
+        #[cfg(feature = "nats")]
+        ("nats://me:hunter2@a,b,c/x", "\"$JS.API.DIRECT.GET.KV_tenure\""),
+        #[cfg(feature = "object")]
+        ("s3://k:hunter2@bucket/x", "aws iam put-user-policy --user-name app"),
         ("etcds://me:hunter2@a,b,c/x", "etcdctl role grant-permission app --prefix=true readwrite tenure/"),
     ] {
         let named = dir.run(&["schema", "--store", url]);

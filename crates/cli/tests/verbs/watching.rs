@@ -135,7 +135,7 @@ fn a_frozen_leader_is_told_and_told_again_when_it_is_back() {
 }
 
 #[test]
-fn a_leader_that_dies_alone_is_lost_only_when_somebody_says_so() {
+fn a_leader_that_dies_alone_is_lost_only_when_a_node_says_so() {
     let dir = TestDir::new();
     let [a, b] = dir.led("scheduler");
     let _c = dir.node("c", &["other"]);
@@ -170,7 +170,7 @@ fn it_stops_after_so_many_lines() {
 }
 
 #[test]
-fn it_ends_cleanly_when_interrupted_or_when_nobody_reads() {
+fn it_ends_cleanly_when_interrupted_or_when_its_output_is_closed() {
     let dir = TestDir::new();
     let _nodes = dir.led("scheduler");
     let mut watch = Watching::begin(&dir, &["--format", "json"]);

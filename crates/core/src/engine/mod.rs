@@ -37,7 +37,8 @@ mod session;
 use crate::Mutant;
 use crate::record::EndReason;
 use crate::{
-    Entropy, Epoch, Event, Hint, Input, Key, Kind, Name, Now, Output, SessionId, Time, Timing, Token, Version,
+    Entropy, Epoch, Event, Hint, Input, Key, Kind, Name, Now, OpId, Output, SessionId, Time, Timing, Token,
+    Version,
 };
 
 use cluster::Cluster;
@@ -141,6 +142,8 @@ pub struct Engine {
 struct StepContext<'a> {
     out: Vec<Output>,
     entropy: &'a mut dyn Entropy,
+    /// The beat that this step sends, if a poll may share its round trip.
+    beat: Option<OpId>,
 }
 
 impl StepContext<'_> {
@@ -180,7 +183,7 @@ impl Engine {
     pub fn step(&mut self, now: Now, input: Input, entropy: &mut dyn Entropy) -> Vec<Output> {
         assert!(now.time >= self.now.time, "the lease clock went backwards");
         self.now = now;
-        let mut ctx = StepContext { out: Vec::new(), entropy };
+        let mut ctx = StepContext { out: Vec::new(), entropy, beat: None };
         self.expire(&mut ctx);
         self.handle_input(input, &mut ctx);
         self.decide(&mut ctx);

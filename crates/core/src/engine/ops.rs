@@ -75,9 +75,16 @@ impl PendingOps {
 }
 
 impl Engine {
-    pub(super) fn send_read(&mut self, query: Query, scope: PollScope, ctx: &mut StepContext<'_>) -> OpId {
+    /// Sends a read; `with`: a write of this step with which it shares a round trip.
+    pub(super) fn send_read(
+        &mut self,
+        query: Query,
+        scope: PollScope,
+        with: Option<OpId>,
+        ctx: &mut StepContext<'_>,
+    ) -> OpId {
         let op = self.ops.send(self.now.time, self.rules.timing().op_timeout, Purpose::Poll(scope));
-        ctx.out.push(Output::Read { op, query });
+        ctx.out.push(Output::Read { op, query, with });
         op
     }
 

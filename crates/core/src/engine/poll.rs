@@ -1,4 +1,5 @@
-//! The poll: one read at a time, at least once a beat.
+//! The poll: one read at a time, at least once a beat. A regular poll goes out together with a beat, in one round trip, unless
+//! its answer may be long.
 //!
 //! On each beat: the `cluster` register, what operators ask, the sessions we depend on, and one of our roles in
 //! turn. A hint or a doubt adds what may have changed; every fifth poll lists all sessions, to find those that
@@ -70,6 +71,13 @@ pub(super) struct PollScope {
     nodes: bool,
     garbage: bool,
     audit: bool,
+}
+
+impl PollScope {
+    /// Whether the answer may list every role or node.
+    fn is_long(&self) -> bool {
+        self.nodes || self.garbage || self.audit
+    }
 }
 
 /// Every so many polls list all sessions.
@@ -201,11 +209,12 @@ impl Engine {
         {
             return;
         }
-        let regular = self.now.time >= self.poll.next_at;
+        let regular = self.now.time >= self.poll.next_at || ctx.beat.is_some();
         if !regular && !self.poll.is_due_early() {
             return;
         }
-        let for_hints = !regular && !self.poll.urgent();
+        let urgent = self.poll.urgent();
+        let for_hints = !regular && !urgent;
         if regular {
             (self.poll.hinted.spent, self.poll.hinted.polls) = (0, 0);
         }
@@ -220,7 +229,9 @@ impl Engine {
             self.poll.next_at = self.now.time.after(self.rules.timing().beat);
             self.poll.count += 1;
         }
-        self.poll.awaited = Some(self.send_read(query, scope, ctx));
+        // The acknowledgement of a beat must not wait for a list of everything, nor for a read that failed before.
+        let with = ctx.beat.filter(|_| !urgent && !scope.is_long());
+        self.poll.awaited = Some(self.send_read(query, scope, with, ctx));
     }
 
     fn cluster_query(&mut self) -> (Query, PollScope) {

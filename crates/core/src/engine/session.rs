@@ -354,6 +354,8 @@ impl Engine {
         let write = Write { key: self.session_key(id), expect, put, notify: false, requires_lock };
         let op = self.send_writes(vec![write], Purpose::Beat, ctx);
         if let SessionStage::Open(open) = &mut self.session.stage {
+            // After a failure each goes alone: what holds up the one must not hold up the other again.
+            ctx.beat = (!open.in_doubt).then_some(op);
             open.next_beat = sent_at.after(beat);
             open.pending_beat = Some(PendingBeat { op, sent_at, version });
         }

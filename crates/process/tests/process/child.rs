@@ -88,7 +88,7 @@ fn renewals_carry_a_child_past_its_first_deadline() {
 }
 
 #[test]
-fn a_renewal_that_comes_after_the_time_to_stop_saves_nobody() {
+fn a_renewal_that_comes_after_the_time_to_stop_saves_no_tenure() {
     let mut fixture = Fixture::new(3_000, 1_000);
     let script = "trap 'echo told > \"$DIR/told\"' TERM; while :; do sleep 0.01; done";
     let (_, deadline) = fixture.start(script, 5_000);

@@ -28,7 +28,6 @@ pub(crate) enum Ask {
     Descriptors,
 }
 
-/// What it answers.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Answer {
     Done,

@@ -8,7 +8,7 @@ use crate::support::{
     DAEMON, Fixture, HEART, Successor, eventually, freeze, gone, lock_is_free, signal, state,
 };
 
-/// Kills the elector under a child and checks that the lock fell only after the last beat, with nobody left.
+/// Kills the elector under a child and checks that the lock fell only after the last beat, with no process left.
 fn killed_elector(script: &str, hearts: usize) {
     let mut fixture = Fixture::new(1_000, 200);
     let lock = fixture.lock();

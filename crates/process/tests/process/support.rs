@@ -208,7 +208,7 @@ pub(crate) fn eventually(what: &str, mut fact: impl FnMut() -> bool) {
     }
 }
 
-/// True if there is no such process any more, not even a dead one that nobody has reaped.
+/// True if there is no such process any more, not even a dead one that was not reaped.
 pub(crate) fn gone(pid: i32) -> bool {
     !Path::new(&format!("/proc/{pid}")).exists()
 }

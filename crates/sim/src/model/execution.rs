@@ -47,7 +47,6 @@ pub enum Task {
     StopWork(usize, Token),
 }
 
-/// The fate of a reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ReplyFate {
     Now,
@@ -171,7 +170,7 @@ impl<'a> Execution<'a> {
 
     fn carry_out(&mut self, index: usize, output: Output) {
         match output {
-            Output::Read { op, query } => {
+            Output::Read { op, query, .. } => {
                 self.tasks.push_back(Task::Send(index, op, Operation::Read(query)));
             }
             Output::Write { op, writes } => {

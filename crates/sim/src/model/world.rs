@@ -42,7 +42,6 @@ pub struct World {
 /// How a node is partitioned from the store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Partition {
-    /// Its requests are lost.
     RequestsLost,
     /// Replies and hints to it are lost.
     RepliesLost,

@@ -32,7 +32,6 @@ use crate::trace::Trace;
 use crate::work::Works;
 use crate::world_state::WorldState;
 
-/// The outcome of a world.
 #[derive(Debug, Clone)]
 pub struct WorldOutcome {
     pub violation: Option<Violation>,

@@ -162,7 +162,7 @@ impl World {
 
     fn carry_out(&mut self, pid: Pid, output: Output, held_up: Instant) {
         match output {
-            Output::Read { op, query } => self.send(pid, op, Operation::Read(query), held_up),
+            Output::Read { op, query, .. } => self.send(pid, op, Operation::Read(query), held_up),
             Output::Write { op, writes } => {
                 let local = self.state.local(pid);
                 self.checks.sent(&self.state, SentBatch { pid, local, op, writes: &writes });

@@ -11,7 +11,8 @@ use crate::process::Pid;
 use crate::swarm::{LivenessLockKind, WorkKind};
 use crate::work::{Work, WorkId};
 
-/// How long work may act after its machine was suspended past its lease: until the engine is woken, and the work has stopped.
+/// How long work in a machine that was suspended may act after its lease, or after the machine is back: until the engine is woken,
+/// and the work has stopped.
 const MOMENT: Instant = 10 * MILLI;
 
 impl World {
@@ -87,7 +88,8 @@ impl World {
                 continue;
             }
             if asleep {
-                self.events.schedule(self.state.now + MOMENT, SimEvent::Covered(id));
+                let at = self.lease_ends(pid).max(self.state.now).saturating_add(MOMENT);
+                self.events.schedule(at, SimEvent::Covered(id));
             }
             // The work checks the deadline before it acts, and only then finds that it was asked to stop.
             self.checks.working(&self.state, id);
@@ -105,8 +107,8 @@ impl World {
     pub(super) fn is_covered(&mut self, id: WorkId) {
         let Some(work) = self.state.works.get(id) else { return };
         let process = &self.state.processes[work.pid];
-        let long = process.is_running() && self.state.now >= process.running_since + MOMENT;
-        let verdict = if long && self.state.local(work.pid) >= process.until {
+        let since = process.running_since.max(self.lease_ends(work.pid));
+        let verdict = if process.is_running() && self.state.now >= since.saturating_add(MOMENT) {
             Err(format!("p{} works on {} with {} after its lease", work.pid, work.role, work.token))
         } else {
             Ok(())
@@ -145,6 +147,11 @@ impl World {
     fn report_stopped(&mut self, pid: Pid, role: Name, token: Token) {
         let takes = if self.rng.coin() { 0 } else { self.rng.between(0, MILLI) };
         self.deliver(pid, takes, Input::WorkStopped { role, token });
+    }
+
+    fn lease_ends(&self, pid: Pid) -> Instant {
+        let process = &self.state.processes[pid];
+        self.state.clocks[process.clock].when(process.until, 0)
     }
 
     /// When the watchdog kills the work of a process: early enough to be done at the deadline.

@@ -71,7 +71,7 @@ fn a_claim_settles_before_it_is_led() {
         s.registers.insert(kept.0, kept.1);
         s.set_back = 18_000;
         s.wait(8.0);
-        assert!(s.elections().len() >= 2, "somebody leads in the end");
+        assert!(s.elections().len() >= 2, "a node leads in the end");
         s.elections().windows(2).all(|pair| pair[0].1 < pair[1].1)
     });
 }
@@ -116,6 +116,29 @@ fn a_resignation_that_the_store_lost_orphans_nothing() {
             s.leaders() == [B] && !s.overlap
         });
     }
+}
+
+/// Rule 5: a clone of C claimed the role in the name of the session that both have, and is gone. C may not claim yet, and
+/// withdraws: it keeps the role in mind until it has given it up, because no other node can.
+#[test]
+fn a_role_that_a_clone_claimed_is_given_up_by_the_original() {
+    let mut s = on_class_c(None);
+    let original = s.join_as("C", None, Class::C, Default::default());
+    s.wait(7.0);
+    let twin = s.clone_of(original);
+    s.frozen.insert(original);
+    s.cut.insert(B);
+    let token = s.token(A);
+    s.feed(A, Input::Resign { role: role(), token, reason: EndReason::Resigned });
+    s.wait(0.5);
+    assert_eq!(s.leaders(), [twin]);
+    s.last_dies();
+    (s.frozen, s.cut) = Default::default();
+    s.feed(original, Input::Hinted(Hint::Forgot));
+    s.wait(0.1);
+    s.feed(original, Input::Withdraw { role: role() });
+    s.wait(20.0);
+    assert!(s.leaders().len() == 1 && !s.overlap, "{:?}", s.leaders());
 }
 
 /// After a sign of loss a leader reads all its roles at once. A leader of many roles that read them in turn would lead one that
@@ -166,7 +189,7 @@ fn a_leader_that_hears_of_destroyed_data_steps_down_at_once() {
     });
 }
 
-/// A store says that somebody relies on a lease of which no register tells: it is waited for, and then a leader is elected.
+/// A store says that a node relies on a lease of which no register tells: it is waited for, and then a leader is elected.
 #[test]
 fn a_lease_of_which_no_register_tells_is_waited_for() {
     let mut s = Script::led_by_a(None);
@@ -207,7 +230,7 @@ fn a_leader_hands_over_to_a_node_that_may_claim() {
     });
 }
 
-/// Lets time pass; false if nobody led for longer than a hand-over takes on a store that can forget.
+/// Lets time pass; false if no node led for longer than a hand-over takes on a store that can forget.
 fn never_leaderless(s: &mut Script, span: f64) -> bool {
     let mut idle = 0;
     for _ in 0..(span * 20.0) as usize {
@@ -235,9 +258,9 @@ fn the_drop_of_a_strict_connection_ends_nothing() {
     });
 }
 
-/// Rule 7: the longest lease falls once nobody can count on it, and not while whoever has it leads, forgotten by the store.
+/// Rule 7: the longest lease falls once no node can count on it, and not while its owner leads, forgotten by the store.
 #[test]
-fn the_longest_lease_falls_when_nobody_can_count_on_it() {
+fn the_longest_lease_falls_when_no_node_can_count_on_it() {
     let longest = |s: &Script| match &s.registers[&Key::Cluster].1 {
         Record::Cluster(cluster) => cluster.max_ttl,
         other => panic!("{other:?}"),
@@ -272,7 +295,7 @@ fn a_wall_clock_in_the_year_2255_uses_up_no_tokens() {
             let token = s.token(leader);
             s.feed(leader, Input::Resign { role: role(), token, reason: EndReason::Resigned });
             s.wait(20.0);
-            assert_eq!(s.leaders().len(), 1, "{years} years ahead: nobody leads after token {token}");
+            assert_eq!(s.leaders().len(), 1, "{years} years ahead: no node leads after token {token}");
             s.set_back = 0;
         }
         assert!(s.elections().windows(2).all(|pair| pair[0].1 < pair[1].1));
@@ -357,9 +380,11 @@ fn a_claim_that_is_refused_by_an_older_register_is_a_sign_of_loss() {
     s.wait(0.1);
     (s.hints, s.cut) = (false, [A].into());
     set_back(&mut s, 1_000);
-    let refused = s.now + 1;
+    let (refused, before) = (s.now + 1, alarms(&s, B));
     s.release();
-    s.wait(4.9);
+    s.wait(0.1);
+    assert_eq!(alarms(&s, B), before + 1, "the refusal alarms B");
+    s.wait(4.8);
     assert_eq!(s.times(B, MessageKind::Claim, refused), 0, "B waits for a lease");
     s.wait(10.0);
     assert_eq!(s.leaders(), [B]);

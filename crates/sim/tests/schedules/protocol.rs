@@ -1,4 +1,4 @@
-//! Nodes of two versions on one store: whoever finds a newer protocol than its own stays out, and says so.
+//! Nodes of two versions on one store: a node that finds a newer protocol than its own stays out, and says so.
 
 use tenure_core::record::{EndReason, PROTOCOL, SessionState};
 use tenure_core::*;

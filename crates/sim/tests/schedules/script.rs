@@ -160,6 +160,20 @@ impl Script {
         node
     }
 
+    /// A clone of a node's process. Gives its place.
+    pub(crate) fn clone_of(&mut self, node: usize) -> usize {
+        self.engines.push(self.engines[node].clone());
+        let twin = self.engines.len() - 1;
+        self.until.insert(twin, self.until[&node]);
+        twin
+    }
+
+    /// The node that joined last dies, and its work with it.
+    pub(crate) fn last_dies(&mut self) {
+        self.engines.pop();
+        self.works.remove(&self.engines.len());
+    }
+
     pub(crate) fn begin(&mut self, node: usize) {
         self.feed(node, Input::Start);
         let candidacy = Candidacy::default();

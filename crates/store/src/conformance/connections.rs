@@ -34,7 +34,7 @@ pub async fn e4_a_lock_is_taken_once(harness: &dyn Harness) {
 /// E5: a write that requires the lock is applied only while the connection that took the lock holds it.
 pub async fn e5_writes_that_require_a_lock_need_it(harness: &dyn Harness) {
     let (other, space, id, stranger) = (harness.open().await, fresh(), session(), session());
-    assert!(severed(&*other, &space, beat(id, None)).await, "nobody has taken that lock");
+    assert!(severed(&*other, &space, beat(id, None)).await, "no session has taken that lock");
     let Some((store, cut)) = severable(harness).await else { return };
     acquire_lock(&*store, &space, id).await;
     let first = must(&*store, &space, beat(id, None)).await;
@@ -77,7 +77,11 @@ pub async fn e6_evidence_comes_with_the_end_of_the_connection(harness: &dyn Harn
     let late = beat(id, Some(version(&opened)));
     assert!(severed(&*store, &space, late).await, "applied after its connection was seen to be gone");
     watcher.liveness().watch_lock(&space, id, &lock.id, Takeover::OnDisconnect);
-    assert_eq!(session_of(&next_evidence(&mut watch).await).0, id, "gone is gone, whoever asks and when");
+    assert_eq!(
+        session_of(&next_evidence(&mut watch).await).0,
+        id,
+        "gone is gone, for every store and at any time"
+    );
 }
 
 /// E7: a strict session pays for none of this.

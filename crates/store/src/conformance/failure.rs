@@ -56,12 +56,12 @@ fn fate_of(answer: Result<Vec<Outcome>, StoreError>) -> Option<Fate> {
     match answer.map(|mut outcomes| outcomes.remove(0)) {
         Ok(Outcome::Applied) => None,
         Ok(Outcome::Failed(error)) | Err(error) => Some(error.fate()),
-        Ok(Outcome::Conflict(found)) => panic!("nobody else wrote there: {found:?}"),
+        Ok(Outcome::Conflict(found)) => panic!("no other store wrote there: {found:?}"),
     }
 }
 
 /// F3: an operation whose answer is abandoned is done or not, never half; and the store stays usable.
-pub async fn f3_an_abandoned_operation_harms_nobody(harness: &dyn Harness) {
+pub async fn f3_an_abandoned_operation_does_no_harm(harness: &dyn Harness) {
     let (store, space) = (harness.open().await, fresh());
     for round in 0..20 {
         let (a, b) = (create(&node(&format!("a{round}")), "1"), create(&node(&format!("b{round}")), "2"));

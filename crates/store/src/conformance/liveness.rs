@@ -62,7 +62,11 @@ pub async fn e2_evidence_comes_with_death_only(harness: &dyn Harness) {
     assert_eq!(session_of(&evidence), (doomed, named.as_str()));
     watcher.liveness().watch_lock(&space, doomed, &named, Takeover::Strict);
     let evidence = next_evidence(&mut watch).await;
-    assert_eq!(session_of(&evidence), (doomed, named.as_str()), "dead is dead, whoever asks and when");
+    assert_eq!(
+        session_of(&evidence),
+        (doomed, named.as_str()),
+        "dead is dead, for every store and at any time"
+    );
     forgotten.kill().await;
     fence(harness, &*watcher, &space, &mut watch).await;
 }

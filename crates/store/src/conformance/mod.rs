@@ -28,6 +28,7 @@
 //! generous limit that fails.
 
 mod connections;
+mod exchanges;
 mod failure;
 mod kit;
 mod liveness;
@@ -36,6 +37,7 @@ mod signals;
 mod writes;
 
 pub use connections::*;
+pub use exchanges::*;
 pub use failure::*;
 pub use liveness::*;
 pub use reads::*;
@@ -120,9 +122,11 @@ macro_rules! conformance {
             w7_versions_and_values_come_back_as_given
             w8_acknowledged_writes_survive
             w9_large_batches_and_values_fit
+            x1_the_parts_of_an_exchange_are_independent
+            x2_an_exchange_reads_what_was_there_when_it_was_asked
             f1_an_error_never_hides_what_happened
             f2_what_was_not_applied_never_comes_later
-            f3_an_abandoned_operation_harms_nobody
+            f3_an_abandoned_operation_does_no_harm
             f4_a_closed_store_refuses_and_its_watches_end
             f5_secrets_are_never_shown
             s1_notifying_writes_are_signalled_and_beats_are_not

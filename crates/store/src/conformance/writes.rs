@@ -33,7 +33,7 @@ pub async fn w2_one_winner_per_version(harness: &dyn Harness) {
     for _ in 0..5 {
         let winners = race(&stores, &space, expect);
         assert_eq!(winners.len(), 1, "of {RACERS} writers against one version, {} won", winners.len());
-        let there = get(&*stores[0], &space, &node("prize")).await.expect("somebody won");
+        let there = get(&*stores[0], &space, &node("prize")).await.expect("one store won");
         assert_eq!(there, entry(&winners[0]), "what is there is what the winner wrote");
         expect = Some(there.version);
     }

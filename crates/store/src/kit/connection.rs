@@ -25,7 +25,7 @@ pub trait Connection: fmt::Debug + Send + Sync + 'static {
     fn broken(&self) -> &CancellationToken;
     /// Which data the server had when this was opened.
     fn data_identity(&self) -> &DataIdentity;
-    /// Whether it can still be asked, as far as anybody knows.
+    /// Whether it can still be asked, as far as is known.
     fn is_up(&self) -> bool {
         !self.broken().is_cancelled()
     }

@@ -14,6 +14,9 @@ use crate::{StoreError, trust};
 /// How long an operation may take if the URL does not say.
 pub const TIMEOUT: Duration = Duration::from_secs(2);
 
+/// How long one renewal of a guard lock counts if the URL does not say: client-go's default.
+const GUARD_TTL: Duration = Duration::from_secs(15);
+
 /// Where systems keep the authorities that they trust.
 const SYSTEM_ROOTS: [&str; 4] = [
     "/etc/ssl/certs/ca-certificates.crt",
@@ -45,6 +48,53 @@ pub struct Params {
     pub create: bool,
     ca: Option<String>,
     mode: Option<String>,
+}
+
+/// The files that a URL names for an encrypted connection: `ca`, `cert` and `key`.
+#[derive(Debug, Default)]
+pub struct TlsFiles {
+    ca: Option<String>,
+    cert: Option<String>,
+    key: Option<String>,
+}
+
+impl TlsFiles {
+    /// Takes a parameter of a URL, if it names one of the files.
+    pub fn take(&mut self, grammar: Grammar, name: &str, value: &str) -> Result<bool, StoreError> {
+        let file = match name {
+            "ca" => &mut self.ca,
+            "cert" => &mut self.cert,
+            "key" => &mut self.key,
+            _ => return Ok(false),
+        };
+        *file = Some(grammar.unescape(value)?);
+        Ok(true)
+    }
+
+    /// How a client encrypts its connection, if it is to. Half-configured security is an error, never plain text: `instead` says
+    /// what to write so that the connection is encrypted.
+    pub fn client(
+        &self,
+        grammar: Grammar,
+        encrypted: bool,
+        instead: &str,
+    ) -> Result<Option<Arc<ClientConfig>>, StoreError> {
+        let identity = match (&self.cert, &self.key) {
+            (None, None) => None,
+            (Some(cert), Some(key)) => Some((cert.as_str(), key.as_str())),
+            _ => return Err(grammar.refuse("cert and key belong together: give both, or neither")),
+        };
+        match encrypted {
+            true => {
+                let authorities = self.ca.as_deref().map(Path::new);
+                grammar.client_tls(authorities, identity).map(|config| Some(Arc::new(config)))
+            }
+            false if self.ca.is_some() || identity.is_some() => {
+                Err(grammar.refuse(format!("certificates need an encrypted connection: {instead}")))
+            }
+            false => Ok(None),
+        }
+    }
 }
 
 /// Certificates, or a key, in PEM form.
@@ -203,6 +253,25 @@ impl Grammar {
         parsed
             .filter(|timeout| (Duration::from_millis(50)..=Duration::from_secs(60)).contains(timeout))
             .ok_or_else(|| self.refuse("timeout must be a duration from 50ms to 60s, such as timeout=2s"))
+    }
+
+    /// Takes `ttl` out of the URL of a guard lock, which is a URL of the store otherwise: the URL without it, and how long one
+    /// renewal counts.
+    pub fn guard_ttl(self, url: &str) -> Result<(String, Duration), StoreError> {
+        let (place, query) = url.split_once('?').unwrap_or((url, ""));
+        let (mut rest, mut ttl) = (Vec::new(), GUARD_TTL);
+        for pair in query.split('&').filter(|pair| !pair.is_empty()) {
+            let Some(text) = pair.strip_prefix("ttl=") else {
+                rest.push(pair);
+                continue;
+            };
+            let parsed = humantime::parse_duration(&self.unescape(text)?).ok();
+            let allowed = |ttl: &Duration| (2..=3600).contains(&ttl.as_secs()) && ttl.subsec_nanos() == 0;
+            let refused = || self.refuse("ttl must be whole seconds from 2s to 1h, such as ttl=15s");
+            ttl = parsed.filter(allowed).ok_or_else(refused)?;
+        }
+        let url = if rest.is_empty() { place.to_owned() } else { format!("{place}?{}", rest.join("&")) };
+        Ok((url, ttl))
     }
 
     /// A part of a URL without its %-escapes.

@@ -1,23 +1,18 @@
 //! Connections that are not encrypted: what is said about them, and for which hosts nothing is said.
 
-/// What to do about one to a SQL server.
-pub const SQL: &str = "the connection is not encrypted: an attacker between this host and the server can read the \
-    password, and change what is read and written; add sslmode=verify-full to the URL, and ca=/path/to/ca.pem if the \
-    authority is yours";
-
-/// What to do about one to a Redis server.
-pub const REDIS: &str = "the connection is not encrypted: an attacker between this host and the server can read the \
-    password, and change what is read and written; write rediss:// instead of redis://, and ca=/path/to/ca.pem if the \
-    authority is yours";
-
-/// What to do about one to an etcd server.
-pub const ETCD: &str = "the connection is not encrypted: an attacker between this host and the server can read the \
-    password, and change what is read and written; write etcds:// instead of etcd://, and ca=/path/to/ca.pem if the \
-    authority is yours";
-
-/// What to do about one to an API server of Kubernetes.
-pub const KUBERNETES: &str = "the connection is not encrypted: an attacker between this host and the API server can read the \
-    token, and change what is read and written; write https:// in the kubeconfig";
+/// The warning about a connection that is not encrypted, with what to write instead: a constant text.
+#[macro_export]
+macro_rules! plaintext_warning {
+    ($remedy:literal) => {
+        $crate::plaintext_warning!("server", "the password", $remedy, ", and ca=/path/to/ca.pem if the authority is yours")
+    };
+    ($server:literal, $readable:literal, $($remedy:literal),+) => {
+        concat!(
+            "the connection is not encrypted: an attacker between this host and the ", $server, " can read ", $readable,
+            ", and change what is read and written; ", $($remedy),+
+        )
+    };
+}
 
 /// Whether a host is this machine.
 #[must_use]

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::rules::{WriteDecision, decide};
-use crate::{Entry, Key, Outcome, Query, Value, Version, Write};
+use crate::{Entry, Epoch, Key, Kind, Outcome, Query, Value, Version, Write};
 
 /// The registers of one namespace.
 pub type Registers = BTreeMap<Key, (Version, Value)>;
@@ -37,6 +37,14 @@ pub fn select(registers: &Registers, query: &Query) -> Vec<Entry> {
     let listed = |key: &Key| query.kinds.contains(&(key.epoch(), key.kind()));
     let found = registers.iter().filter(|(key, _)| wanted.contains(key) || listed(key));
     found.map(|(key, found)| entry(key, found)).collect()
+}
+
+/// The kinds of which a query asks for all registers, and the registers beside these that it asks for by name.
+#[must_use]
+pub fn split(query: &Query) -> (BTreeSet<(Epoch, Kind)>, BTreeSet<&Key>) {
+    let whole: BTreeSet<_> = query.kinds.iter().copied().collect();
+    let named = query.keys.iter().filter(|key| !whole.contains(&(key.epoch(), key.kind()))).collect();
+    (whole, named)
 }
 
 fn entry(key: &Key, (version, value): &(Version, Value)) -> Entry {

@@ -16,7 +16,7 @@ use crate::entropy::KernelEntropy;
 /// How long closing waits for what is under way.
 const CLOSING: Duration = Duration::from_secs(2);
 
-/// More operations at once than anybody has.
+/// More operations at once than any process has.
 const OPERATIONS: u32 = 1 << 20;
 
 /// A thread with a runtime, and the gate through which operations come to it. Dropped, it ends.
@@ -55,7 +55,7 @@ impl ConnectionThread {
         self.runtime.spawn(work);
     }
 
-    /// Has the thread do something, whether or not anybody goes on waiting for it.
+    /// Has the thread do something, whether or not the caller goes on waiting for it.
     pub async fn run<T: Send + 'static>(
         &self,
         work: impl Future<Output = Result<T, StoreError>> + Send + 'static,
@@ -69,7 +69,7 @@ impl ConnectionThread {
         self.runtime.spawn(work).await.unwrap_or_else(|_| Err(cut(self.store)))
     }
 
-    /// Refuses everything from now on, waits a while for what is under way, and ends the thread. Whoever does not wait
+    /// Refuses everything from now on, waits a while for what is under way, and ends the thread. A caller that does not wait
     /// for it leaves it to itself.
     pub async fn close(&self) {
         self.closed.store(true, Ordering::Release);

@@ -4,7 +4,10 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::server_kit::{certificates, get, heard, key, must, name, one, put, soon, until_it_works, version};
+use crate::server_kit::{
+    certificates, copy, get, heard, key, must, name, one, printed_schema, put, soon, until_it_works, version,
+    written,
+};
 use futures_util::StreamExt;
 use futures_util::stream::BoxStream;
 use rustix::process::Signal as UnixSignal;
@@ -23,15 +26,7 @@ fn open(server: &Server) -> Etcd {
 
 /// A user with the rights that `tenure schema` prints, which are set as it prints them, and one who may only read.
 fn with_users(server: &Server) {
-    let user = name("app");
-    let request = tenure::schema::SchemaRequest {
-        store: "etcd".into(),
-        user,
-        namespace: name("default"),
-        fence: false,
-    };
-    let text = request.text().expect("etcd has something to set up");
-    for line in text.lines().filter(|line| line.starts_with("etcdctl ")) {
+    for line in printed_schema("etcd", "app", false).lines().filter(|line| line.starts_with("etcdctl ")) {
         let line = line.replace("user add app", "user add app:secret");
         let _ = server.ctl(&line.split(' ').skip(1).collect::<Vec<_>>());
     }
@@ -46,22 +41,6 @@ fn with_users(server: &Server) {
     ] {
         let _ = server.ctl(&words.split(' ').collect::<Vec<_>>());
     }
-}
-
-/// Writes until it works: what is refused is tried again, and what is unknown is looked at.
-async fn written(store: &dyn Store, write: &Write) {
-    let writing = async {
-        loop {
-            match store.write(&space(), std::slice::from_ref(write)).await.expect("it is open").remove(0) {
-                Outcome::Applied => return,
-                Outcome::Conflict(Some(found)) if found.version == version(write) => return,
-                Outcome::Conflict(other) => panic!("another wrote: {other:?}"),
-                Outcome::Failed(error) => assert_eq!(error.retry(), Retry::Soon, "{error}"),
-            }
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-    };
-    soon(writing).await;
 }
 
 async fn signalled(watch: &mut BoxStream<'static, Signal>, changed: &Key) {
@@ -112,12 +91,12 @@ async fn any_member_may_die() {
         for round in 0..5 {
             let key = key(Kind::Node, "n");
             let write = put(&key, last.as_ref().map(version), &format!("{nth}.{round}"));
-            written(&writer, &write).await;
+            written(&writer, &space(), &write).await;
             last = Some(write);
         }
         // Whatever happened to the watch meanwhile, the next change arrives, by itself or by looking again.
         let extra = put(&key(Kind::Task, &format!("t{nth}")), None, "x");
-        written(&writer, &extra).await;
+        written(&writer, &space(), &extra).await;
         heard(&mut watch, |signal| match signal {
             Signal::Changed(changed) => *changed == extra.key,
             Signal::Resync => true,
@@ -130,7 +109,7 @@ async fn any_member_may_die() {
     assert_eq!(found.version, version(&last.unwrap()));
 }
 
-/// A frozen member answers nothing, and its connections stay open. Whoever used it turns to another, long before a lease of
+/// A frozen member answers nothing, and its connections stay open. A node that used it turns to another, long before a lease of
 /// five seconds is over, and so does the watch.
 #[tokio::test]
 async fn a_frozen_member_is_left() {
@@ -143,7 +122,7 @@ async fn a_frozen_member_is_left() {
         let mut watch = store.watch(&space());
         server.signal(nth, UnixSignal::STOP);
         let write = put(&key(Kind::Node, &format!("n{nth}")), None, "x");
-        written(&store, &write).await;
+        written(&store, &space(), &write).await;
         // The others may still be electing a leader, where the frozen one was it.
         let found = soon(async {
             loop {
@@ -154,7 +133,7 @@ async fn a_frozen_member_is_left() {
         });
         assert_eq!(found.await.len(), 1);
         let told = put(&key(Kind::Task, &format!("t{nth}")), None, "x");
-        written(&store, &told).await;
+        written(&store, &space(), &told).await;
         heard(&mut watch, |signal| matches!(signal, Signal::Changed(_) | Signal::Resync)).await;
         server.signal(nth, UnixSignal::CONT);
         server.wait_for_leader();
@@ -190,7 +169,7 @@ async fn a_member_without_the_others_serves_nothing() {
     server.launch_all();
     // The stream was ended, and is opened again: that is a resync.
     heard(&mut watch, |signal| matches!(signal, Signal::Resync)).await;
-    written(&store, &write).await;
+    written(&store, &space(), &write).await;
     signalled(&mut watch, &write.key).await;
 }
 
@@ -204,7 +183,7 @@ async fn leaders_of_the_members_may_change() {
         let mut last: Option<Write> = None;
         for round in 0..60 {
             let write = put(&key(Kind::Node, "n"), last.as_ref().map(version), &round.to_string());
-            written(&*writer, &write).await;
+            written(&*writer, &space(), &write).await;
             last = Some(write);
         }
         last.expect("sixty")
@@ -233,11 +212,11 @@ async fn a_history_that_is_compacted_under_a_watch_means_looking_again() {
     link.hold(Direction::Down);
     let writer = open(&server);
     let mut write = put(&key(Kind::History, "h"), None, "first");
-    written(&writer, &write).await;
+    written(&writer, &space(), &write).await;
     for _ in 0..40 {
         let expect = Some(version(&write));
         write = put(&key(Kind::History, "h"), expect, &"x".repeat(200_000));
-        written(&writer, &write).await;
+        written(&writer, &space(), &write).await;
     }
     let revision = server.ctl(&["get", "x", "-w", "fields"]);
     let revision = revision.lines().find_map(|line| line.strip_prefix("\"Revision\" : ")).unwrap();
@@ -250,7 +229,7 @@ async fn a_history_that_is_compacted_under_a_watch_means_looking_again() {
     };
     heard(&mut watch, missed).await;
     let last = put(&key(Kind::Task, "last"), None, "x");
-    written(&writer, &last).await;
+    written(&writer, &space(), &last).await;
     signalled(&mut watch, &last.key).await;
 }
 
@@ -275,10 +254,10 @@ async fn tokens_that_expire_are_renewed() {
     server.stop(0);
     server.launch_all();
     let write = put(&key(Kind::Task, "t"), None, "x");
-    written(&store, &write).await;
+    written(&store, &space(), &write).await;
     let later = put(&key(Kind::Task, "u"), None, "x");
     until_it_works(&store).await;
-    written(&store, &later).await;
+    written(&store, &space(), &later).await;
     heard(&mut watch, |signal| matches!(signal, Signal::Resync)).await;
 }
 
@@ -353,7 +332,7 @@ async fn a_full_database_is_told_and_goes_on_when_there_is_room() {
     for words in [&["compact", revision][..], &["defrag"], &["alarm", "disarm"]] {
         let _ = server.ctl(words);
     }
-    written(&store, &put(&key(Kind::Node, "n"), None, "x")).await;
+    written(&store, &space(), &put(&key(Kind::Node, "n"), None, "x")).await;
 }
 
 /// Members that went on with what they had earlier have forgotten, and so has another cluster at the same place.
@@ -367,7 +346,7 @@ async fn older_data_and_other_data_are_noticed() {
     server.launch_all();
     until_it_works(&store).await;
     for nth in 0..5 {
-        written(&store, &put(&key(Kind::Node, &format!("n{nth}")), None, "x")).await;
+        written(&store, &space(), &put(&key(Kind::Node, &format!("n{nth}")), None, "x")).await;
     }
     let mut watch = store.watch(&space());
     server.stop(0);
@@ -383,17 +362,6 @@ async fn older_data_and_other_data_are_noticed() {
     heard(&mut watch, |signal| matches!(signal, Signal::Forgot)).await;
     // Made from the same names and addresses, it even has the same number.
     assert_eq!(store.describe().await.unwrap().identity, identity);
-}
-
-fn copy(from: &std::path::Path) -> tempfile::TempDir {
-    let dir = tempfile::tempdir().unwrap();
-    let done = std::process::Command::new("cp")
-        .arg("-a")
-        .arg(format!("{}/.", from.display()))
-        .arg(dir.path())
-        .status();
-    assert!(done.unwrap().success());
-    dir
 }
 
 /// Encrypted and verified, with and without a certificate of one's own; nothing falls back to plain text.

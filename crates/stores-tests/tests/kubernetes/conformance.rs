@@ -7,7 +7,7 @@ use tenure::conformance::Harness;
 use tenure::store::{Kubernetes, SharedStore};
 use tenure_torture::servers::kubernetes::Kubernetes as Server;
 
-use crate::server_kit::name;
+use crate::server_kit::printed_schema;
 
 /// API servers take seconds to start, and clauses have namespaces of their own: one server for all that run at once.
 static SHARED: Mutex<Weak<Own>> = Mutex::new(Weak::new());
@@ -32,14 +32,8 @@ impl Own {
 
 /// A token of a service account that has what `tenure schema` prints, as it prints it, and nothing else.
 pub(crate) fn least_rights(server: &Server, namespace: &str) -> String {
-    let request = tenure::schema::SchemaRequest {
-        store: "kubernetes".into(),
-        user: name("app"),
-        namespace: name("default"),
-        fence: false,
-    };
     server.make_namespace(namespace);
-    server.apply(namespace, &request.text().expect("Kubernetes has something to set up"));
+    server.apply(namespace, &printed_schema("kubernetes", "app", false));
     server.token(namespace, "app")
 }
 

@@ -4,7 +4,7 @@
 use std::time::{Duration, Instant};
 
 use crate::conformance::least_rights;
-use crate::server_kit::{get, heard, key, must, name, one, put, soon, until_it_works, version};
+use crate::server_kit::{get, heard, key, must, name, one, put, soon, until_it_works, version, written};
 use futures_util::stream::BoxStream;
 use rustix::process::Signal as UnixSignal;
 use tenure::store::{Class, Fate, Key, Kind, Kubernetes, Name, Outcome, Retry, Signal, Store, Write};
@@ -30,22 +30,6 @@ fn url(server: &Server) -> String {
 
 fn open(server: &Server) -> Kubernetes {
     Kubernetes::open(&url(server)).unwrap()
-}
-
-/// Writes until it works: what is refused is tried again, and what is unknown is looked at.
-async fn written(store: &dyn Store, write: &Write) {
-    let writing = async {
-        loop {
-            match store.write(&space(), std::slice::from_ref(write)).await.expect("it is open").remove(0) {
-                Outcome::Applied => return,
-                Outcome::Conflict(Some(found)) if found.version == version(write) => return,
-                Outcome::Conflict(other) => panic!("another wrote: {other:?}"),
-                Outcome::Failed(error) => assert_eq!(error.retry(), Retry::Soon, "{error}"),
-            }
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-    };
-    soon(writing).await;
 }
 
 async fn signalled(watch: &mut BoxStream<'static, Signal>, changed: &Key) {
@@ -117,11 +101,11 @@ async fn any_api_server_may_die_and_what_was_acknowledged_survives_all_of_them()
         for round in 0..5 {
             let key = key(Kind::Node, "n");
             let write = put(&key, last.as_ref().map(version), &format!("{nth}.{round}"));
-            written(&writer, &write).await;
+            written(&writer, &space(), &write).await;
             last = Some(write);
         }
         let extra = put(&key(Kind::Task, &format!("t{nth}")), None, "x");
-        written(&writer, &extra).await;
+        written(&writer, &space(), &extra).await;
         signalled(&mut watch, &extra.key).await;
         server.launch_all();
     }
@@ -144,7 +128,7 @@ async fn a_frozen_api_server_is_left() {
         let mut watch = store.watch(&space());
         server.signal(nth, UnixSignal::STOP);
         let write = put(&key(Kind::Node, &format!("n{nth}")), None, "x");
-        written(&store, &write).await;
+        written(&store, &space(), &write).await;
         assert_eq!(soon(get(&store, &space(), &write.key)).await.unwrap().version, version(&write));
         signalled(&mut watch, &write.key).await;
         server.signal(nth, UnixSignal::CONT);
@@ -284,7 +268,7 @@ async fn older_data_is_noticed() {
     server.launch_all();
     until_it_works(&store).await;
     for nth in 0..5 {
-        written(&store, &put(&key(Kind::Node, &format!("n{nth}")), None, "x")).await;
+        written(&store, &space(), &put(&key(Kind::Node, &format!("n{nth}")), None, "x")).await;
     }
     let mut watch = store.watch(&space());
     server.stop(0);

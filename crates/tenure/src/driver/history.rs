@@ -32,6 +32,8 @@ pub(super) struct HistoryRecorder {
     clock: std::sync::Arc<dyn crate::clock::Clock>,
     session: Option<SessionId>,
     beat: Duration,
+    /// How long a node that stops waits for its last notes to be written.
+    patience: Duration,
 }
 
 #[derive(Debug)]
@@ -62,6 +64,7 @@ impl HistoryRecorder {
             clock: config.clock.clone(),
             session: None,
             beat: config.timing.beat,
+            patience: (2 * config.timing.op_timeout).max(Duration::from_secs(1)),
         }
     }
 
@@ -85,10 +88,10 @@ impl HistoryRecorder {
         }
     }
 
-    /// Writes down what is left, if that does not take too long.
+    /// Writes down what is left. A store that is only slow gets as long for it as for a beat: nobody else knows this end.
     pub(super) async fn finish(&mut self) {
         self.notes = None;
-        let _ = tokio::time::timeout(Duration::from_secs(1), &mut self.task).await;
+        let _ = tokio::time::timeout(self.patience, &mut self.task).await;
     }
 }
 
@@ -228,16 +231,8 @@ impl HistoryWriter {
                     tenure.close_unrecorded(last.map(|session| session.state), beat, Some(note.at));
                 }
                 if history.tenures.iter().all(|tenure| tenure.token != note.token) {
-                    let (node, session) = (self.node.clone(), *session);
-                    history.tenures.push(TenureRecord {
-                        token: note.token,
-                        node,
-                        session,
-                        began: note.at,
-                        ended: None,
-                        measured: None,
-                        reason: None,
-                    });
+                    let tenure = TenureRecord::new(note.token, self.node.clone(), *session, note.at);
+                    history.tenures.push(tenure);
                 }
                 // Nodes write after the fact, and not always in order.
                 history.tenures.sort_by_key(|tenure| tenure.token);

@@ -5,6 +5,7 @@
 //! application can delay a beat; callbacks never run inside it. If the engine ever panics, everything that was led is
 //! lost first, and the loop is started anew afterwards.
 
+mod guard_keeper;
 mod history;
 mod store_contact;
 mod tenure_table;
@@ -29,9 +30,12 @@ use crate::event::EventKind;
 use crate::fault_injection::DriverFault;
 use crate::publisher::Publisher;
 use crate::store::entropy::KernelEntropy;
-use crate::store::{self, Entry, LivenessLocks as _, Retry, SharedStore, Signal, StoreError, Value, Write};
+use crate::store::{
+    self, Entry, Exchanged, LivenessLocks as _, Query, Retry, SharedStore, Signal, StoreError, Value, Write,
+};
 use crate::{Name, SessionId, Takeover, Timing, Token};
 
+pub(crate) use guard_keeper::CandidateGuard;
 use history::HistoryRecorder;
 pub(crate) use store_contact::StoreContact;
 pub(crate) use tenure_table::RoleSlot;
@@ -65,6 +69,16 @@ pub(crate) enum Command {
         reason: EndReason,
     },
     Stopped {
+        role: Name,
+        token: Token,
+    },
+    /// The guard lock of a tenure is held.
+    GuardHeld {
+        role: Name,
+        token: Token,
+    },
+    /// The guard lock of a tenure runs out, or is another's.
+    GuardLost {
         role: Name,
         token: Token,
     },
@@ -162,6 +176,52 @@ pub(crate) fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
 struct CompletedOperation {
     input: Input,
     error: Option<StoreError>,
+    /// Why the store refuses a write of a batch for good, where the others may have succeeded.
+    refusal: Option<StoreError>,
+    /// The operation that shared its round trip.
+    then: Option<Box<Self>>,
+}
+
+impl CompletedOperation {
+    fn new(input: Input, error: Option<StoreError>) -> Self {
+        Self { input, error, refusal: None, then: None }
+    }
+
+    fn failed(op: OpId, error: StoreError) -> Self {
+        Self::new(Input::Replied { op, reply: Reply::Failed(error.fate()) }, Some(error))
+    }
+
+    fn read(op: OpId, answer: Result<Vec<Entry>, StoreError>) -> Self {
+        match answer {
+            Ok(found) => {
+                let reply = Reply::Read(found.into_iter().map(decode).collect());
+                Self::new(Input::Replied { op, reply }, None)
+            }
+            Err(error) => Self::failed(op, error),
+        }
+    }
+
+    fn written(
+        op: OpId,
+        writes: &[Write],
+        answer: Result<Vec<store::Outcome>, StoreError>,
+        fault: Option<DriverFault>,
+    ) -> Self {
+        let outcomes = match answer {
+            Ok(outcomes) => outcomes,
+            Err(_) if DriverFault::SilenceIsSuccess.is_injected(fault) => {
+                writes.iter().map(|_| store::Outcome::Applied).collect()
+            }
+            Err(error) => return Self::failed(op, error),
+        };
+        let refusal = outcomes.iter().find_map(refusal);
+        let believed = |found: Outcome| match found {
+            Outcome::Conflict(_) if DriverFault::ConflictIsSuccess.is_injected(fault) => Outcome::Applied,
+            found => found,
+        };
+        let reply = Reply::Written(outcomes.into_iter().map(outcome).map(believed).collect());
+        Self { refusal, ..Self::new(Input::Replied { op, reply }, None) }
+    }
 }
 
 struct Driver {
@@ -192,6 +252,7 @@ struct Driver {
     acquired: Option<SessionId>,
     /// The last store error published, so that a broken store does not fill the log.
     last_error: Option<String>,
+    last_refusal: Option<String>,
     fault: Option<DriverFault>,
 }
 
@@ -222,6 +283,7 @@ impl Driver {
             idle_since: None,
             acquired: None,
             last_error: None,
+            last_refusal: None,
             fault: config.fault,
         }
     }
@@ -248,7 +310,8 @@ impl Driver {
                 Some(done) = self.in_flight.next(), if !self.in_flight.is_empty() => {
                     // What the store said before it answered comes first: that it forgot, above all.
                     self.drain_signals();
-                    self.on_completed(done)
+                    self.on_completed(done);
+                    continue;
                 }
                 command = commands.recv(), if self.has_handles => match command {
                     Some(command) => {
@@ -261,6 +324,10 @@ impl Driver {
                         Input::Stop
                     }
                 },
+                Some(command) = self.table.next_of_keepers() => {
+                    self.command(command);
+                    continue;
+                }
                 Some(signal) = self.signals.next() => {
                     self.on_signal(signal);
                     continue;
@@ -310,7 +377,7 @@ impl Driver {
                 }
                 _ => Input::Wake,
             };
-            CompletedOperation { input, error: None }
+            CompletedOperation::new(input, None)
         };
         self.in_flight.push(answer.boxed());
     }
@@ -348,6 +415,12 @@ impl Driver {
                 self.table.work_stopped(&role, token);
                 Input::WorkStopped { role, token }
             }
+            Command::GuardHeld { role, token } => return self.table.guard_held(&role, token),
+            Command::GuardLost { .. } if DriverFault::GuardIgnored.is_injected(self.fault) => return,
+            Command::GuardLost { role, token } => {
+                self.table.guard_lost(&role, token);
+                Input::Resign { role, token, reason: EndReason::GuardLost }
+            }
             Command::Describe { labels, address } => {
                 self.table.describe(&labels, address.as_ref());
                 Input::Describe { labels, address }
@@ -368,23 +441,46 @@ impl Driver {
         while let Some(input) = inputs.pop() {
             let now = Now { time: self.clock.now(), wall: self.clock.wall() };
             let input = if self.clock.fault() { Input::ClockFault } else { input };
-            for output in self.engine.step(now, input, &mut self.entropy) {
-                self.perform(output, &mut inputs);
+            let outputs = self.engine.step(now, input, &mut self.entropy);
+            let shared = outputs.iter().find_map(|output| match output {
+                Output::Read { with, .. } => *with,
+                _ => None,
+            });
+            let mut beat = None;
+            for output in outputs {
+                match output {
+                    Output::Write { op, writes } if shared == Some(op) => beat = Some((op, writes)),
+                    output => self.perform(output, &mut beat, &mut inputs),
+                }
             }
             self.table.kill_stuck(now.time);
         }
     }
 
-    fn perform(&mut self, output: Output, inputs: &mut Vec<Input>) {
+    /// `beat`: a write that waits for the read of this step, with which it shares a round trip.
+    fn perform(
+        &mut self,
+        output: Output,
+        beat: &mut Option<(OpId, Vec<tenure_core::Write>)>,
+        inputs: &mut Vec<Input>,
+    ) {
         match output {
-            Output::Read { op, query } => {
-                let (store, namespace) = (self.store.clone(), self.namespace.clone());
-                self.send(op, async move { Ok(Reply::Read(read(&store, &namespace, &query).await?)) });
-            }
+            Output::Read { op, query, .. } => match beat.take() {
+                Some((beat, writes)) => self.exchange((beat, encode(writes)), (op, query)),
+                None => {
+                    let (store, namespace) = (self.store.clone(), self.namespace.clone());
+                    let read =
+                        async move { CompletedOperation::read(op, store.read(&namespace, &query).await) };
+                    self.send(op, read);
+                }
+            },
             Output::Write { op, writes } => {
                 let (store, namespace, fault) = (self.store.clone(), self.namespace.clone(), self.fault);
-                let written = async move { write(&store, &namespace, writes, fault).await };
-                self.send(op, async move { Ok(Reply::Written(written.await?)) });
+                self.send(op, async move {
+                    let writes = encode(writes);
+                    let answer = store.write(&namespace, &writes).await;
+                    CompletedOperation::written(op, &writes, answer, fault)
+                });
             }
             Output::AcquireLock { session, takeover } => {
                 self.acquired = Some(session);
@@ -404,40 +500,67 @@ impl Driver {
         }
     }
 
-    fn send(
-        &mut self,
-        op: OpId,
-        operation: impl Future<Output = Result<Reply, StoreError>> + Send + 'static,
-    ) {
+    fn send(&mut self, op: OpId, operation: impl Future<Output = CompletedOperation> + Send + 'static) {
         let patience = self.patience;
         let answer = async move {
-            let error = match tokio::time::timeout(patience, operation).await {
-                Ok(Ok(reply)) => {
-                    return CompletedOperation { input: Input::Replied { op, reply }, error: None };
-                }
-                Ok(Err(error)) => error,
-                Err(_) => StoreError::unknown("store", "no answer in time"),
-            };
-            let reply = Reply::Failed(error.fate());
-            CompletedOperation { input: Input::Replied { op, reply }, error: Some(error) }
+            let answered = tokio::time::timeout(patience, operation).await;
+            answered.unwrap_or_else(|_| CompletedOperation::failed(op, unanswered()))
         };
         self.in_flight.push(answer.boxed());
     }
 
+    /// Sends a beat and the poll that goes with it. The answer to the beat is taken in first.
+    fn exchange(&mut self, (beat, writes): (OpId, Vec<Write>), (poll, query): (OpId, Query)) {
+        let (store, namespace, fault) = (self.store.clone(), self.namespace.clone(), self.fault);
+        let patience = self.patience;
+        let answer = async move {
+            let exchanged = tokio::time::timeout(patience, store.exchange(&namespace, &writes, &query)).await;
+            let Exchanged { written, read } = exchanged.unwrap_or_else(|_| Exchanged::failed(&unanswered()));
+            let then = Some(Box::new(CompletedOperation::read(poll, read)));
+            CompletedOperation { then, ..CompletedOperation::written(beat, &writes, written, fault) }
+        };
+        self.in_flight.push(answer.boxed());
+    }
+
+    fn on_completed(&mut self, done: CompletedOperation) {
+        let mut next = Some(Box::new(done));
+        while let Some(mut done) = next {
+            next = done.then.take();
+            let input = self.on_answer(*done);
+            self.feed(input);
+        }
+    }
+
     /// A broken store repeats its error: it is published once, until the store works again or fails differently.
-    fn on_completed(&mut self, done: CompletedOperation) -> Input {
+    fn on_answer(&mut self, done: CompletedOperation) -> Input {
         let said = done.error.as_ref().map(ToString::to_string);
         if let Some(error) = said.clone().filter(|_| said != self.last_error) {
             self.publisher.publish(EventKind::StoreFailed { error });
         }
         self.last_error = said;
-        if let Some(error) = done.error.filter(|error| error.retry() == Retry::Never) {
+        self.report_refusal(done.refusal.as_ref());
+        let permanent = done.error.filter(|error| error.retry() == Retry::Never);
+        if let Some(error) = permanent.or(done.refusal) {
             store_contact::mark_refused(&self.contact, error);
         }
         done.input
     }
 
-    fn on_event(&mut self, event: EngineEvent, inputs: &mut Vec<Input>) {
+    /// One write of many that the store refuses for good is repeated between others that succeed: it is published once, until
+    /// another one is refused.
+    fn report_refusal(&mut self, refusal: Option<&StoreError>) {
+        let Some(error) = refusal.map(ToString::to_string) else { return };
+        if self.last_refusal.as_ref() != Some(&error) {
+            self.publisher.publish(EventKind::StoreFailed { error: error.clone() });
+            self.last_refusal = Some(error);
+        }
+    }
+
+    fn on_event(&mut self, mut event: EngineEvent, inputs: &mut Vec<Input>) {
+        // To the engine it is a resignation; the work has to stop before the lock runs out.
+        if let EngineEvent::Draining { reason: EndReason::GuardLost, forced, .. } = &mut event {
+            *forced = true;
+        }
         if let EngineEvent::Polled = event {
             return self.table.after_poll(&self.engine);
         }
@@ -468,13 +591,13 @@ async fn acquire_lock(
     takeover: Takeover,
 ) -> CompletedOperation {
     match store.liveness().acquire_lock(&namespace, session, takeover).await {
-        Ok(lock) => CompletedOperation { input: Input::LockAcquired { session, lock }, error: None },
+        Ok(lock) => CompletedOperation::new(Input::LockAcquired { session, lock }, None),
         Err(error) if takeover == Takeover::OnDisconnect && error.retry() == Retry::Soon => {
-            CompletedOperation { input: Input::Wake, error: Some(error) }
+            CompletedOperation::new(Input::Wake, Some(error))
         }
         Err(error) => {
             tracing::warn!(%error, "no liveness lock for this session: only its lease tells that it is gone");
-            CompletedOperation { input: Input::LockAcquired { session, lock: None }, error: None }
+            CompletedOperation::new(Input::LockAcquired { session, lock: None }, None)
         }
     }
 }
@@ -494,20 +617,11 @@ fn decode(entry: Entry) -> tenure_core::Entry {
     tenure_core::Entry { key: entry.key, version: entry.version, value }
 }
 
-async fn read(
-    store: &SharedStore,
-    namespace: &Name,
-    query: &tenure_core::Query,
-) -> Result<Vec<tenure_core::Entry>, StoreError> {
-    Ok(store.read(namespace, query).await?.into_iter().map(decode).collect())
+fn unanswered() -> StoreError {
+    StoreError::unknown("store", "no answer in time")
 }
 
-async fn write(
-    store: &SharedStore,
-    namespace: &Name,
-    writes: Vec<tenure_core::Write>,
-    fault: Option<DriverFault>,
-) -> Result<Vec<Outcome>, StoreError> {
+fn encode(writes: Vec<tenure_core::Write>) -> Vec<Write> {
     let encode = |write: tenure_core::Write| Write {
         key: write.key,
         expect: write.expect,
@@ -515,18 +629,15 @@ async fn write(
         notify: write.notify,
         requires_lock: write.requires_lock,
     };
-    let writes: Vec<Write> = writes.into_iter().map(encode).collect();
-    let outcomes = match store.write(namespace, &writes).await {
-        Err(_) if DriverFault::SilenceIsSuccess.is_injected(fault) => {
-            writes.iter().map(|_| store::Outcome::Applied).collect()
-        }
-        answer => answer?,
-    };
-    let believed = |found: Outcome| match found {
-        Outcome::Conflict(_) if DriverFault::ConflictIsSuccess.is_injected(fault) => Outcome::Applied,
-        found => found,
-    };
-    Ok(outcomes.into_iter().map(outcome).map(believed).collect())
+    writes.into_iter().map(encode).collect()
+}
+
+/// Why the store refuses a write, if a person has to do something before it would not.
+fn refusal(outcome: &store::Outcome) -> Option<StoreError> {
+    match outcome {
+        store::Outcome::Failed(error) if error.retry() == Retry::Never => Some(error.clone()),
+        _ => None,
+    }
 }
 
 fn outcome(outcome: store::Outcome) -> Outcome {

@@ -11,13 +11,15 @@ use tenure_core::io::{Candidacy, State};
 use tenure_core::record::EndReason;
 use tenure_core::{Engine, Event as EngineEvent, Input, SessionId, Time};
 use tokio::sync::{mpsc, oneshot, watch};
+use tokio_util::sync::CancellationToken;
 
+use super::guard_keeper::{CandidateGuard, GuardKeeper};
 use super::{Command, DriverConfig};
 use crate::clock::Clock;
 use crate::event::EventKind;
 use crate::fault_injection::DriverFault;
 use crate::lead::StopRequest;
-use crate::lease_state::{LeaseState, SessionDeadline, TenurePhase};
+use crate::lease_state::{GuardState, LeaseState, SharedDeadline, TenurePhase};
 use crate::publisher::Publisher;
 use crate::{Leader, Name, Timing, Token};
 
@@ -29,6 +31,8 @@ pub(crate) struct RoleSlot {
     pub(crate) observers: AtomicUsize,
     /// A tenure that no candidate has taken yet.
     offer: Mutex<Option<Arc<LeaseState>>>,
+    /// The guard lock of the next tenure.
+    guard: Mutex<Option<CandidateGuard>>,
     pub(crate) view: watch::Sender<RoleView>,
 }
 
@@ -51,8 +55,18 @@ impl RoleSlot {
             candidates: AtomicUsize::new(0),
             observers: AtomicUsize::new(0),
             offer: Mutex::new(None),
+            guard: Mutex::new(None),
             view: watch::Sender::new(view),
         })
+    }
+
+    /// The guard lock to take before a tenure is offered, from the next election on.
+    pub(crate) fn set_guard(&self, guard: Option<CandidateGuard>) {
+        *self.guard.lock().unwrap_or_else(PoisonError::into_inner) = guard;
+    }
+
+    fn guard(&self) -> Option<CandidateGuard> {
+        self.guard.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Takes the tenure on offer, if there is one. Only one taker gets it.
@@ -84,9 +98,13 @@ pub(super) struct TenureTable {
     election_checks: bool,
     labels: BTreeMap<String, String>,
     address: Option<String>,
-    session: Option<(SessionId, Arc<SessionDeadline>)>,
+    session: Option<(SessionId, Arc<SharedDeadline>)>,
     /// Tenures whose work may be running.
     tenures: BTreeMap<Name, Arc<LeaseState>>,
+    /// Tenures that were not offered yet: their guard lock is not held.
+    waiting: BTreeMap<Name, Token>,
+    keepers: mpsc::UnboundedSender<Command>,
+    of_keepers: mpsc::UnboundedReceiver<Command>,
     slots: BTreeMap<Name, (Arc<RoleSlot>, Option<Candidacy>)>,
     /// Roles whose leader's address is not known yet.
     unaddressed: BTreeSet<Name>,
@@ -98,6 +116,7 @@ pub(super) struct TenureTable {
 
 impl TenureTable {
     pub(super) fn new(config: &DriverConfig) -> Self {
+        let (keepers, of_keepers) = mpsc::unbounded_channel();
         Self {
             publisher: config.publisher.clone(),
             clock: config.clock.clone(),
@@ -108,6 +127,9 @@ impl TenureTable {
             address: config.address.clone(),
             session: None,
             tenures: BTreeMap::new(),
+            waiting: BTreeMap::new(),
+            keepers,
+            of_keepers,
             slots: BTreeMap::new(),
             unaddressed: BTreeSet::new(),
             kill_at: BTreeMap::new(),
@@ -174,7 +196,7 @@ impl TenureTable {
     /// Applies an event of the engine to tenures and views. `inputs` gets what the engine has to know of it.
     pub(super) fn apply(&mut self, event: &EngineEvent, engine: &Engine, inputs: &mut Vec<Input>) {
         match event {
-            EngineEvent::SessionOpened { session } => self.session = Some((*session, SessionDeadline::new())),
+            EngineEvent::SessionOpened { session } => self.session = Some((*session, SharedDeadline::new())),
             EngineEvent::SessionOver { .. } => self.end_session(),
             EngineEvent::Elected { role, token } => self.elected(role, *token),
             EngineEvent::Draining { role, token, reason, forced } => {
@@ -208,10 +230,73 @@ impl TenureTable {
         let (Some((session, deadline)), Some((slot, _))) = (&self.session, self.slots.get(role)) else {
             return;
         };
-        let lease =
-            LeaseState::new(role.clone(), token, *session, deadline.clone(), self.clock.clone(), self.fault);
-        slot.offer(&lease);
+        let guard = slot.guard();
+        let state = guard
+            .is_some()
+            .then(|| GuardState { deadline: SharedDeadline::new(), work_ended: CancellationToken::new() });
+        let (clock, deadline) = (self.clock.clone(), deadline.clone());
+        let lease = LeaseState::new(role.clone(), token, *session, deadline, state, clock, self.fault);
+        match guard {
+            None => slot.offer(&lease),
+            Some(guard) => {
+                self.waiting.insert(role.clone(), token);
+                let (publisher, commands) = (self.publisher.clone(), self.keepers.clone());
+                let keeper =
+                    GuardKeeper { guard, lease: lease.clone(), timing: self.timing, publisher, commands };
+                tokio::spawn(keeper.run());
+            }
+        }
         self.tenures.insert(role.clone(), lease);
+    }
+
+    /// The next command of a keeper of a guard lock. Cancel-safe.
+    pub(super) async fn next_of_keepers(&mut self) -> Option<Command> {
+        self.of_keepers.recv().await
+    }
+
+    /// The guard lock is held: the tenure is offered, unless its end has come meanwhile.
+    pub(super) fn guard_held(&mut self, role: &Name, token: Token) {
+        let lease = self.tenures.get(role).filter(|lease| lease.token == token);
+        let held = lease.filter(|lease| matches!(*lease.phase.borrow(), TenurePhase::Held));
+        let (Some(lease), Some((slot, _))) = (held, self.slots.get(role)) else { return };
+        slot.offer(lease);
+        self.waiting.remove(role);
+        let session = lease.session;
+        self.publisher.publish(EventKind::Elected { role: role.clone(), token, session });
+    }
+
+    /// The guard lock runs out, or is another's. Work that is winding down already has no longer than that either.
+    pub(super) fn guard_lost(&mut self, role: &Name, token: Token) {
+        let Some(lease) = self.tenures.get(role).filter(|lease| lease.token == token).cloned() else {
+            return;
+        };
+        if matches!(*lease.phase.borrow(), TenurePhase::Stopping(StopRequest::Drain { .. })) {
+            lease.stop(StopRequest::LeaseEnds { reason: EndReason::GuardLost });
+            self.kill_in_time(role, &lease);
+        }
+    }
+
+    /// What has not stopped right before the deadline is stuck.
+    fn kill_in_time(&mut self, role: &Name, lease: &LeaseState) {
+        // A process that was frozen finds the time long past: its work, frozen too, gets a moment to be told.
+        let soonest = self.clock.now().after(self.timing.kill_slack);
+        let kill_at = lease.deadline().before(self.timing.kill_slack).max(soonest);
+        self.kill_at.insert(role.clone(), kill_at);
+    }
+
+    /// Whether an event is about a tenure that was never offered: no listener heard of its beginning.
+    fn is_unannounced(&mut self, event: &EngineEvent) -> bool {
+        let (EngineEvent::Elected { role, token }
+        | EngineEvent::Draining { role, token, .. }
+        | EngineEvent::Lost { role, token, .. }) = event
+        else {
+            return false;
+        };
+        let unannounced = self.waiting.get(role) == Some(token);
+        if unannounced && matches!(event, EngineEvent::Lost { .. }) {
+            self.waiting.remove(role);
+        }
+        unannounced
     }
 
     fn draining(
@@ -227,10 +312,7 @@ impl TenureTable {
         };
         lease.stop(StopRequest::new(reason, forced));
         if forced {
-            // A process that was frozen finds the time long past: its work, frozen too, gets a moment to be told.
-            let soonest = self.clock.now().after(self.timing.kill_slack);
-            let kill_at = lease.deadline.get().before(self.timing.kill_slack).max(soonest);
-            self.kill_at.insert(role.clone(), kill_at);
+            self.kill_in_time(role, &lease);
         }
         self.stop_untaken(role, token, inputs);
         if DriverFault::StoppedTooEarly.is_injected(self.fault) && self.work_stopped(role, token) {
@@ -249,7 +331,15 @@ impl TenureTable {
     /// A tenure that no candidate took has no work to wait for.
     fn stop_untaken(&mut self, role: &Name, token: Token, inputs: &mut Vec<Input>) {
         let retracted = self.slots.get(role).is_none_or(|(slot, _)| slot.retract(token));
-        if retracted && self.work_stopped(role, token) {
+        if !(retracted || self.waiting.get(role) == Some(&token)) {
+            return;
+        }
+        let lease = self.tenures.get(role).filter(|lease| lease.token == token);
+        if let Some(guard) = lease.and_then(|lease| lease.guard.as_ref()) {
+            // Its keeper gives the lock back first, and then reports that the work has stopped.
+            return guard.work_ended.cancel();
+        }
+        if self.work_stopped(role, token) {
             inputs.push(Input::WorkStopped { role: role.clone(), token });
         }
     }
@@ -298,7 +388,8 @@ impl TenureTable {
         for role in stuck {
             self.kill_at.remove(&role);
             let Some(lease) = self.tenures.get(&role) else { continue };
-            if lease.idle.load(Ordering::Acquire) {
+            let ended = lease.guard.as_ref().is_some_and(|guard| guard.work_ended.is_cancelled());
+            if ended || lease.idle.load(Ordering::Acquire) {
                 continue;
             }
             self.publisher.publish(EventKind::Stuck { role, token: lease.token });
@@ -329,7 +420,10 @@ impl TenureTable {
     }
 
     /// Publishes an event of the engine.
-    pub(super) fn publish(&self, event: EngineEvent, now: Time) {
+    pub(super) fn publish(&mut self, event: EngineEvent, now: Time) {
+        if self.is_unannounced(&event) {
+            return;
+        }
         let roles = self.tenures.len();
         let kind = match event {
             EngineEvent::SessionOpened { session } => EventKind::SessionOpened { session },
@@ -371,15 +465,19 @@ impl TenureTable {
             if let Some(lease) = self.tenures.get(role) {
                 let held = lease.check() || !matches!(*lease.phase.borrow(), TenurePhase::Lost(_));
                 lease.revoke(reason);
-                if held {
+                let unannounced = self.waiting.remove(role).is_some();
+                if held && !unannounced {
                     self.publisher.publish(EventKind::Lost {
                         role: role.clone(),
                         token: lease.token,
                         reason,
                     });
                 }
-                if slot.retract(lease.token) {
+                if slot.retract(lease.token) || unannounced {
                     lease.taken.store(false, Ordering::Release);
+                    if let Some(guard) = &lease.guard {
+                        guard.work_ended.cancel();
+                    }
                 }
             }
             let closed = reason == EndReason::Shutdown;
@@ -387,16 +485,26 @@ impl TenureTable {
                 (view.lease, view.closed, view.state) = (None, closed, State::Follower);
             });
         }
-        self.tenures.retain(|_, lease| lease.taken.load(Ordering::Acquire));
+        self.tenures.retain(|_, lease| lease.taken.load(Ordering::Acquire) || lease.guard.is_some());
     }
 
     /// Waits, after a failure of the loop, until the work of every tenure has stopped.
     pub(super) async fn wait_until_stopped(&mut self, commands: &mut mpsc::UnboundedReceiver<Command>) {
+        let mut has_handles = true;
         while !self.tenures.is_empty() {
-            match commands.recv().await {
-                None => return,
-                Some(command) => self.apply_without_engine(command),
-            }
+            let command = tokio::select! {
+                Some(command) = self.of_keepers.recv() => command,
+                command = commands.recv(), if has_handles => match command {
+                    Some(command) => command,
+                    // No handle is left, and with it no work: only guard locks have to be given back.
+                    None => {
+                        has_handles = false;
+                        self.tenures.retain(|_, lease| lease.guard.is_some());
+                        continue;
+                    }
+                },
+            };
+            self.apply_without_engine(command);
         }
     }
 
@@ -410,7 +518,10 @@ impl TenureTable {
             Command::Describe { labels, address } => self.describe(&labels, address.as_ref()),
             Command::Publish(kind) => self.publisher.publish(kind),
             Command::Stop { done } => self.stop = Some(done),
-            Command::Release { .. } | Command::ForceLoss => {}
+            Command::Release { .. }
+            | Command::GuardHeld { .. }
+            | Command::GuardLost { .. }
+            | Command::ForceLoss => {}
         }
     }
 }

@@ -8,6 +8,7 @@ pub type DatabaseError = Box<dyn std::error::Error + Send + Sync>;
 /// Why the fence was not raised. Roll the transaction back in every case.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
+#[allow(missing_docs, reason = "fields are named after what they hold")]
 pub enum FenceError {
     /// A later leader has raised the fence.
     #[error(
@@ -36,12 +37,7 @@ pub enum FenceError {
     },
     /// The tenure is over by its own clock.
     #[error("the tenure of {role} with token {token} is over: roll back, and campaign for the role again")]
-    Over {
-        /// The role.
-        role: Name,
-        /// The token.
-        token: Token,
-    },
+    Over { role: Name, token: Token },
     /// The name of the resource cannot be used.
     #[error(
         "{0:?} cannot name a resource: take 1 to {max} characters, without control characters, and without spaces at \

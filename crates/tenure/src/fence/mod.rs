@@ -71,6 +71,7 @@ fn ddl_of<T: FencedTransaction>(_: &T) -> &'static str {
 
 /// The values that a leader writes into the row of a fence.
 #[derive(Debug, Clone, Copy)]
+#[non_exhaustive]
 pub struct FenceClaim<'a> {
     /// The resource that the fence protects.
     pub resource: &'a str,

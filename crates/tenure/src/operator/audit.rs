@@ -78,7 +78,7 @@ pub enum OperatorAction {
     Acknowledge,
     /// An alert is over, because a person says so.
     Resolve,
-    /// An alert notifies no one for a while.
+    /// An alert notifies no target for a while.
     Silence,
     /// An alert notifies again.
     Unsilence,

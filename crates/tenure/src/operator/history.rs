@@ -75,17 +75,8 @@ fn begin(history: &mut RoleHistory, record: &Role) {
     if history.tenures.iter().any(|tenure| tenure.token >= record.token) {
         return;
     }
-    let (node, session) = (holder.node.clone(), holder.session);
-    let (token, began) = (record.token, record.since);
-    history.tenures.push(TenureRecord {
-        token,
-        node,
-        session,
-        began,
-        ended: None,
-        measured: None,
-        reason: None,
-    });
+    let tenure = TenureRecord::new(record.token, holder.node.clone(), holder.session, record.since);
+    history.tenures.push(tenure);
 }
 
 /// Ends tenures that are over although no node has written so yet. Nodes record their own tenures late and in any order:
@@ -127,15 +118,8 @@ mod tests {
         let reason = ended.map(|_| EndReason::Resigned);
         let measured = ended.map(|_| EndSource::Leader);
         let (token, began) = (Token::new(token), Timestamp::from_micros(token * 100));
-        TenureRecord {
-            token,
-            node,
-            session,
-            began,
-            ended: ended.map(Timestamp::from_micros),
-            measured,
-            reason,
-        }
+        let ended = ended.map(Timestamp::from_micros);
+        TenureRecord { ended, measured, reason, ..TenureRecord::new(token, node, session, began) }
     }
 
     fn role(token: u64, held: bool) -> Role {
@@ -175,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn tenures_are_in_the_order_of_their_tokens_whoever_wrote_first() {
+    fn tenures_are_in_the_order_of_their_tokens_whichever_node_wrote_first() {
         let told = completed(
             vec![tenure(2, Some(250)), tenure(1, Some(150))],
             &role(3, true),
@@ -186,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_over_has_an_end_although_nobody_wrote_it() {
+    fn what_is_over_has_an_end_although_no_node_wrote_it() {
         let resigned = completed(vec![tenure(4, None)], &role(4, false), &[(4, SessionState::Live)]);
         assert_eq!(
             (resigned[0].ended, resigned[0].reason),

@@ -86,8 +86,8 @@ impl Registers {
             self.roles.keys().chain(standing.keys().copied()).chain(ordered.map(|(name, _)| name)).collect();
         let forgotten = |name: &&Name| self.is_forgotten(name, liveness) && !standing.contains_key(*name);
         let names = names.into_iter().filter(|name| !forgotten(name));
-        let nobody = Vec::new();
-        let report = |name| self.role_report(name, standing.get(name).unwrap_or(&nobody), liveness);
+        let none = Vec::new();
+        let report = |name| self.role_report(name, standing.get(name).unwrap_or(&none), liveness);
         names.map(report).collect()
     }
 
@@ -139,13 +139,10 @@ impl Registers {
         let next = tenure_core::engine::claim_order(name, record, line).into_iter();
         let (reason, fallen) = fallen(record, leader.is_some(), status);
         let paused_at = control.pause.as_ref().filter(|_| state == RoleState::Paused).map(|order| order.at);
+        let token = record.map_or(Token::new(0), |record| record.token);
         RoleReport {
-            role: name.clone(),
             leader: leader.map(|holder| holder.node.clone()),
-            last_leader: None,
-            token: record.map_or(Token::new(0), |record| record.token),
             since: fallen.max(paused_at),
-            state,
             reason,
             last_beat_ms_ago: leader.and(status).map(|status| millis(status.ago)),
             ttl_ms: leader.and(status).map(|status| millis(status.ttl)),
@@ -157,6 +154,7 @@ impl Registers {
                 .request
                 .filter(|request| record.is_none_or(|r| r.token <= request.token))
                 .and_then(|r| r.to),
+            ..RoleReport::new(name.clone(), token, state)
         }
     }
 
@@ -173,19 +171,16 @@ impl Registers {
             let roles = led.remove(&node.session).filter(|_| !state.is_over());
             let (labels, host, version) = split_origin(&node.labels);
             NodeReport {
-                node: name.clone(),
-                session: node.session,
-                state,
                 roles: roles.unwrap_or_default(),
                 candidacies: shown(&node.candidacies),
                 labels,
                 host,
                 version,
                 address: node.address.clone(),
-                since: node.since,
                 last_beat_ms_ago: status.map(|status| millis(status.ago)),
                 ttl_ms: status.map(|status| millis(status.ttl)),
                 drained: self.node_controls.get(name).and_then(|control| control.drain.clone()),
+                ..NodeReport::new(name.clone(), node.session, state, node.since)
             }
         };
         self.nodes.iter().map(report).collect()

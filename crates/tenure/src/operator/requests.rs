@@ -168,7 +168,7 @@ impl Operator {
             return Err(Error::Paused { role: role.clone(), by: order.by.clone() });
         }
         if report.leader.is_none() {
-            return Err(Error::NobodyLeads(role.clone()));
+            return Err(Error::NoLeader(role.clone()));
         }
         Ok(report)
     }
@@ -176,7 +176,7 @@ impl Operator {
     async fn ineligible_target(&self, report: &RoleReport, to: &Name) -> Result<Error, Error> {
         let snapshot = self.snapshot().await?;
         let why = match (snapshot.node(to), &report.pinned) {
-            (None, _) => "no node of that name is registered; `tenure nodes` lists them".to_owned(),
+            (None, _) => "no node of that name is registered".to_owned(),
             (Some(node), _) if node.state != NodeState::Live => not_there(node.state),
             (Some(node), _) if node.drained.is_some() => "it is being drained".to_owned(),
             (Some(_), Some(pinned)) if pinned != to => format!("the role is pinned to {pinned}"),
@@ -221,14 +221,14 @@ impl Operator {
                 return Ok(leader);
             }
             RequestProgress::Leader(leader) => {
-                Error::OutrunBy { role, leader: leader.node, wanted: target() }
+                Error::OtherLeader { role, leader: leader.node, wanted: target() }
             }
             RequestProgress::NoTarget => {
                 Error::NoTarget { role, node: target(), why: "it was not ready in time".into() }
             }
             RequestProgress::Gone(state) => Error::NoTarget { role, node: target(), why: not_there(state) },
-            RequestProgress::Winding => Error::WindingDown { role, leader: leader(), waited },
-            RequestProgress::Vacant => Error::NobodyTook { role, waited },
+            RequestProgress::Winding => Error::StillStopping { role, leader: leader(), waited },
+            RequestProgress::Vacant => Error::NotTaken { role, waited },
             RequestProgress::Nothing => Error::NotHandedOver { role, leader: leader(), waited },
         })
     }

@@ -14,6 +14,7 @@ use crate::{Error, Name, SessionId, Timing, Token};
 
 /// The roles and nodes of a namespace at one moment.
 #[derive(Debug, Clone, Default)]
+#[non_exhaustive]
 pub struct ClusterSnapshot {
     /// Every role that ever had a leader, has a candidate, or has orders of an operator.
     pub roles: Vec<RoleReport>,
@@ -70,6 +71,7 @@ pub enum NodeState {
 
 /// A role, as operators see it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
 pub struct RoleReport {
     /// Its name.
     pub role: Name,
@@ -109,6 +111,7 @@ pub struct RoleReport {
 
 /// A node, as operators see it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
 pub struct NodeReport {
     /// Its name.
     pub node: Name,
@@ -199,6 +202,27 @@ fn older(last_beat_ms_ago: Option<u64>, age: Duration) -> Option<u64> {
 }
 
 impl RoleReport {
+    /// A role without a leader, candidates and orders. For clients of an agent, which set the rest.
+    #[must_use]
+    pub fn new(role: Name, token: Token, state: RoleState) -> Self {
+        Self {
+            role,
+            leader: None,
+            last_leader: None,
+            token,
+            since: None,
+            state,
+            reason: None,
+            last_beat_ms_ago: None,
+            ttl_ms: None,
+            address: None,
+            candidates: Vec::new(),
+            paused: None,
+            pinned: None,
+            transfer: None,
+        }
+    }
+
     /// See [`ClusterSnapshot::aged`]. A role without a leader may have got one a moment after the look: that is believed for
     /// as long as the longest lease.
     fn aged(&self, age: Duration, longest: Duration) -> Self {
@@ -216,6 +240,26 @@ impl RoleReport {
 }
 
 impl NodeReport {
+    /// A node without roles, labels and orders. For clients of an agent, which set the rest.
+    #[must_use]
+    pub fn new(node: Name, session: SessionId, state: NodeState, since: Timestamp) -> Self {
+        Self {
+            node,
+            session,
+            state,
+            roles: Vec::new(),
+            candidacies: BTreeMap::new(),
+            labels: BTreeMap::new(),
+            host: None,
+            version: None,
+            address: None,
+            since,
+            last_beat_ms_ago: None,
+            ttl_ms: None,
+            drained: None,
+        }
+    }
+
     /// See [`ClusterSnapshot::aged`]. What is over stays over.
     fn aged(&self, age: Duration) -> Self {
         let known =
@@ -275,35 +319,17 @@ mod tests {
     fn seen(state: RoleState, node: NodeState) -> ClusterSnapshot {
         let leader = matches!(state, RoleState::Led | RoleState::Silent).then(|| Name::new("a").unwrap());
         let role = RoleReport {
-            role: Name::new("job").unwrap(),
-            last_leader: None,
-            token: Token::new(1),
-            since: None,
-            state,
-            reason: None,
             last_beat_ms_ago: leader.as_ref().map(|_| 400),
             ttl_ms: leader.as_ref().map(|_| TTL),
             address: leader.as_ref().map(|_| "10.0.0.1".to_owned()),
             leader,
-            candidates: Vec::new(),
-            paused: None,
-            pinned: None,
-            transfer: None,
+            ..RoleReport::new(Name::new("job").unwrap(), Token::new(1), state)
         };
         let node = NodeReport {
-            node: Name::new("a").unwrap(),
-            session: SessionId::new(1),
-            state: node,
             roles: vec![role.role.clone()],
-            candidacies: BTreeMap::new(),
-            labels: BTreeMap::new(),
-            host: None,
-            version: None,
-            address: None,
-            since: Timestamp::from_micros(0),
             last_beat_ms_ago: Some(400),
             ttl_ms: Some(TTL),
-            drained: None,
+            ..NodeReport::new(Name::new("a").unwrap(), SessionId::new(1), node, Timestamp::from_micros(0))
         };
         ClusterSnapshot { roles: vec![role], nodes: vec![node], ..ClusterSnapshot::default() }
     }
@@ -321,7 +347,7 @@ mod tests {
         }
         let late = seen(RoleState::Led, NodeState::Live).aged(Duration::from_millis(1601));
         assert_eq!((late.roles[0].state, late.nodes[0].state), (RoleState::Unknown, NodeState::Unknown));
-        assert_eq!((&late.roles[0].leader, &late.roles[0].address), (&None, &None), "nobody is named");
+        assert_eq!((&late.roles[0].leader, &late.roles[0].address), (&None, &None), "no leader is named");
         assert_eq!(late.roles[0].last_leader.as_ref().map(Name::as_str), Some("a"));
         assert!(late.nodes[0].roles.is_empty());
     }

@@ -37,95 +37,41 @@ impl std::fmt::Debug for ClusterWatch {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "kebab-case")]
 #[non_exhaustive]
+#[allow(missing_docs, reason = "fields are named after what they hold")]
 pub enum ClusterChange {
     /// A role has another leader, or the same one under a new token.
     LeaderChanged {
-        /// The role.
         role: Name,
-        /// The leader.
         leader: Name,
-        /// The token of its tenure.
         token: Token,
         /// The leader at the last poll, if there was one.
         former: Option<Name>,
-        /// Why the tenure began.
         reason: Option<StartReason>,
     },
     /// The leader's session was ended by others, and the role has no leader.
-    LeaderLost {
-        /// The role.
-        role: Name,
-        /// The former leader.
-        former: Option<Name>,
-        /// The token of the tenure that is over.
-        token: Token,
-        /// Why it is over.
-        reason: Option<EndReason>,
-    },
+    LeaderLost { role: Name, former: Option<Name>, token: Token, reason: Option<EndReason> },
     /// The leader gave the role up, and the role has no leader.
     Vacant {
-        /// The role.
         role: Name,
         /// The former leader, if it was seen.
         former: Option<Name>,
-        /// The token of the tenure that is over.
         token: Token,
-        /// Why it is over.
         reason: Option<EndReason>,
     },
     /// The leader has not beaten for a ttl.
-    LeaderSilent {
-        /// The role.
-        role: Name,
-        /// The leader.
-        leader: Name,
-        /// The token of its tenure.
-        token: Token,
-    },
+    LeaderSilent { role: Name, leader: Name, token: Token },
     /// A silent leader beats again.
-    LeaderBack {
-        /// The role.
-        role: Name,
-        /// The leader.
-        leader: Name,
-        /// The token of its tenure.
-        token: Token,
-    },
+    LeaderBack { role: Name, leader: Name, token: Token },
     /// An operator paused a role.
-    Paused {
-        /// The role.
-        role: Name,
-        /// The operator.
-        by: String,
-        /// The reason given.
-        why: String,
-    },
+    Paused { role: Name, by: String, why: String },
     /// An operator lets a role be led again.
-    Resumed {
-        /// The role.
-        role: Name,
-    },
+    Resumed { role: Name },
     /// A process takes part under that name.
-    NodeJoined {
-        /// The name.
-        node: Name,
-        /// The session of the process.
-        session: SessionId,
-    },
+    NodeJoined { node: Name, session: SessionId },
     /// It stopped.
-    NodeLeft {
-        /// The name.
-        node: Name,
-        /// The session of the process.
-        session: SessionId,
-    },
+    NodeLeft { node: Name, session: SessionId },
     /// Others proved it gone.
-    NodeExpelled {
-        /// The name.
-        node: Name,
-        /// The session of the process.
-        session: SessionId,
-    },
+    NodeExpelled { node: Name, session: SessionId },
     /// The store lost what it had acknowledged: everything, or a tenure of that role, whose token fell.
     StoreForgot {
         /// Which role; none if it forgot everything.
@@ -155,7 +101,7 @@ impl ClusterChange {
     }
 }
 
-/// The longest pause between two polls: beats notify no one.
+/// The longest pause between two polls: beats notify no node.
 const MAX_INTERVAL: Duration = Duration::from_secs(1);
 /// The shortest pause, however short a ttl is.
 const MIN_INTERVAL: Duration = Duration::from_millis(50);
@@ -370,20 +316,9 @@ mod tests {
         reason: impl Into<Reason>,
     ) -> ClusterSnapshot {
         let report = RoleReport {
-            role: Name::new("scheduler").unwrap(),
             leader: leader.map(|leader| Name::new(leader).unwrap()),
-            last_leader: None,
-            token: Token::new(token),
-            since: None,
-            state,
             reason: Some(reason.into()),
-            last_beat_ms_ago: None,
-            ttl_ms: None,
-            address: None,
-            candidates: Vec::new(),
-            paused: None,
-            pinned: None,
-            transfer: None,
+            ..RoleReport::new(Name::new("scheduler").unwrap(), Token::new(token), state)
         };
         ClusterSnapshot { roles: vec![report], ..ClusterSnapshot::default() }
     }
@@ -435,8 +370,8 @@ mod tests {
         assert_eq!(changes(&before, &renewed(7)), ["leader-lost"]);
         assert_eq!(changes(&before, &renewed(6)), ["store-forgot", "leader-lost"], "a token may come again");
         assert_eq!(changes(&before, &renewed(0)), ["store-forgot", "leader-lost"], "it was made anew");
-        let nobody = ClusterSnapshot { epoch: before.epoch, ..ClusterSnapshot::default() };
-        assert_eq!(changes(&nobody, &renewed(0)), ["store-forgot"]);
+        let forgotten = ClusterSnapshot { epoch: before.epoch, ..ClusterSnapshot::default() };
+        assert_eq!(changes(&forgotten, &renewed(0)), ["store-forgot"]);
     }
 
     #[test]

@@ -73,7 +73,6 @@ impl RunCause {
 pub(super) struct LedgerWriter<'a> {
     /// The token of the tenure.
     pub(super) token: Token,
-    /// The node.
     pub(super) node: &'a Name,
     /// Now, by its wall clock.
     pub(super) now: Timestamp,
@@ -320,7 +319,7 @@ mod tests {
             to: Timestamp::from_micros(to),
             count,
             state: RunState::Missed,
-            why: "nobody led".into(),
+            why: "no node led".into(),
         };
         assert!(record.pass(&row(1, 5, 5), at(1, &a)));
         assert!(!record.pass(&row(5, 5, 1), at(1, &a)));

@@ -68,6 +68,7 @@ use scheduler::Scheduler;
 /// Why a task is invalid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
+#[allow(missing_docs, reason = "fields are named after what they hold")]
 pub enum TaskError {
     /// Its name is invalid.
     #[error(transparent)]
@@ -88,12 +89,7 @@ pub enum TaskError {
     Every(Duration),
     /// Two keys of which there must be one.
     #[error("task {task} needs exactly one of {keys}")]
-    OneOf {
-        /// The task.
-        task: Name,
-        /// The keys.
-        keys: &'static str,
-    },
+    OneOf { task: Name, keys: &'static str },
     /// The ledger would be too long, or none.
     #[error("history = {0} is not possible: it must be between 1 and 200")]
     History(u32),

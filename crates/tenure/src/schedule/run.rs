@@ -118,10 +118,7 @@ impl RunAttempts {
             context.attempt = self.attempts;
             let attempt = AssertUnwindSafe(async { task.runner.run(context.clone()).await }).catch_unwind();
             let outcome = attempt.await.unwrap_or_else(|panic| {
-                Err(RunFailure {
-                    why: format!("it panicked: {}", panic_text(&*panic)),
-                    ..RunFailure::default()
-                })
+                Err(RunFailure::from(format!("it panicked: {}", panic_text(&*panic))))
             });
             let again = outcome.as_ref().is_err_and(|failed| !failed.permanent)
                 && self.attempts <= task.settings.retries

@@ -20,7 +20,7 @@ use super::ledger::{FORMAT, LedgerWriter, PassedTicks, RunCause};
 use super::run::{self, FinishedRun, RunGate};
 use super::settings::{StopPolicy, TaskPlacement};
 use super::task::{RunContext, Task};
-use super::task_state::{ActiveRun, LedgerDraft, LedgerEdit, TaskState};
+use super::task_state::{ActiveRun, LedgerDraft, LedgerEdit, LoggedTrouble, TaskState};
 use crate::event::EventKind;
 use crate::ledger::TaskRecord;
 use crate::store::{MAX_BATCH, Outcome, Retry, Signal, StoreError, Value, Write};
@@ -59,6 +59,8 @@ pub(super) struct Scheduler {
     /// Those whose registers the store refuses to write until a person has done something, and when to try again.
     refused: BTreeSet<usize>,
     refused_until: Time,
+    /// Why the store could not be asked.
+    trouble: LoggedTrouble,
 }
 
 impl Scheduler {
@@ -97,6 +99,7 @@ impl Scheduler {
             retry_at: None,
             refused: BTreeSet::new(),
             refused_until: Time::NEVER,
+            trouble: LoggedTrouble::default(),
         }
     }
 
@@ -126,7 +129,9 @@ impl Scheduler {
     /// Reads the whole ledger; tries until that works.
     async fn open(&mut self) {
         while let Err(error) = self.read_ledger().await {
-            tracing::warn!(%error, "the ledger cannot be read; nothing is started until it can");
+            if self.trouble.is_new(&error.to_string()) {
+                tracing::warn!(%error, "the ledger cannot be read; nothing is started until it can");
+            }
             tokio::time::sleep(self.pause()).await;
         }
     }
@@ -252,11 +257,14 @@ impl Scheduler {
             }
             Ok(record) => {
                 entry.load(version, record);
+                entry.trouble.is_over();
                 return true;
             }
             Err(error) => error.to_string(),
         };
-        tracing::error!(register = %entry.key, fault, "this register cannot be used, so that its task is not run");
+        if entry.trouble.is_new(&fault) {
+            tracing::error!(register = %entry.key, fault, "this register cannot be used, so that its task is not run");
+        }
         entry.edits.clear();
         self.dirty.remove(&nth);
         false
@@ -397,11 +405,13 @@ impl Scheduler {
         let limit = patience * self.node.timing().op_timeout;
         let answer = tokio::time::timeout(limit, self.exchange()).await;
         let failed = match answer {
-            Ok(Ok(())) => return,
+            Ok(Ok(())) => return self.trouble.is_over(),
             Ok(Err(error)) => error.to_string(),
             Err(_) => "no answer in time".to_owned(),
         };
-        tracing::warn!(error = failed, "the ledger cannot be kept; nothing is started until it can");
+        if self.trouble.is_new(&failed) {
+            tracing::warn!(error = failed, "the ledger cannot be kept; nothing is started until it can");
+        }
         self.retry_at = Some(self.node.clock().now().after(self.pause()));
     }
 
@@ -449,6 +459,7 @@ impl Scheduler {
         match outcome {
             Outcome::Applied => {
                 (entry.base, entry.version, entry.tries) = (draft.record, Some(version), 0);
+                entry.trouble.is_over();
                 entry.edits.clear();
                 self.dirty.remove(&nth);
                 self.carry_out(nth, draft.starts, &draft.passed, &draft.interrupted);
@@ -479,7 +490,9 @@ impl Scheduler {
             }
             Outcome::Failed(error) => {
                 let permanent = error.retry() == Retry::Never;
-                tracing::warn!(task = %entry.name(), %error, permanent, "the ledger of a task was not written");
+                if entry.trouble.is_new(&error.to_string()) {
+                    tracing::warn!(task = %entry.name(), %error, permanent, "the ledger of a task was not written");
+                }
                 if !permanent {
                     self.retry_at = Some(later);
                     return;

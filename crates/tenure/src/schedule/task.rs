@@ -88,13 +88,23 @@ impl RunContext {
 
 /// The result of a run that succeeded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub struct RunSuccess {
     /// The exit code or HTTP status, for the ledger.
     pub exit: Option<i32>,
 }
 
+impl RunSuccess {
+    /// A success with an exit code or HTTP status.
+    #[must_use]
+    pub fn with_exit(exit: i32) -> Self {
+        Self { exit: Some(exit) }
+    }
+}
+
 /// The error of a run that failed.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub struct RunFailure {
     /// The reason, for the ledger.
     pub why: String,
@@ -102,6 +112,26 @@ pub struct RunFailure {
     pub exit: Option<i32>,
     /// Whether a retry cannot help.
     pub permanent: bool,
+}
+
+impl RunFailure {
+    /// A failure that a retry cannot help.
+    #[must_use]
+    pub fn permanent(why: impl Into<String>) -> Self {
+        Self { why: why.into(), exit: None, permanent: true }
+    }
+
+    /// The same, with an exit code or HTTP status.
+    #[must_use]
+    pub fn with_exit(self, exit: i32) -> Self {
+        Self { exit: Some(exit), ..self }
+    }
+
+    /// The same; whether a retry cannot help.
+    #[must_use]
+    pub fn permanent_if(self, permanent: bool) -> Self {
+        Self { permanent, ..self }
+    }
 }
 
 impl<E: fmt::Display> From<E> for RunFailure {

@@ -33,6 +33,25 @@ pub(super) enum LedgerEdit {
     Retire,
 }
 
+/// The trouble that was logged last: the same one is not logged at each tick.
+#[derive(Debug, Default)]
+pub(super) struct LoggedTrouble(Option<String>);
+
+impl LoggedTrouble {
+    /// Whether this is another trouble than the last.
+    pub(super) fn is_new(&mut self, trouble: &str) -> bool {
+        let new = self.0.as_deref() != Some(trouble);
+        if new {
+            self.0 = Some(trouble.to_owned());
+        }
+        new
+    }
+
+    pub(super) fn is_over(&mut self) {
+        self.0 = None;
+    }
+}
+
 /// A run that goes on.
 #[derive(Debug)]
 pub(super) struct ActiveRun {
@@ -52,6 +71,8 @@ pub(super) struct TaskState {
     /// Ticks up to here are in the register or among the edits.
     planned: Timestamp,
     pub(super) tries: u32,
+    /// Why its register could not be used.
+    pub(super) trouble: LoggedTrouble,
     /// Its register was read, and is this tenure's.
     pub(super) adopted: bool,
     /// It is not in the schedule any more: nothing begins, and what has ended is still entered.
@@ -95,6 +116,7 @@ impl TaskState {
             live,
             planned: Timestamp::from_micros(0),
             tries: 0,
+            trouble: LoggedTrouble::default(),
             adopted,
             retired,
         }

@@ -220,7 +220,6 @@ impl WorkerGroup {
     }
 }
 
-/// The outcomes of the workers.
 #[derive(Debug, Default)]
 struct WorkerOutcomes {
     failure: Option<(String, WorkerFailure)>,

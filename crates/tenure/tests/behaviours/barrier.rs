@@ -77,7 +77,7 @@ async fn standbys_do_not_stampede<R: Rig>() {
     world.stop().await;
 }
 
-/// Waits until everybody has seen everybody else beat: the order is made of those. Among many, all are looked at on every
+/// Waits until every node has seen every other node beat: the order is made of those. Among many, all are looked at on every
 /// fifth beat only.
 async fn acquainted<R: Rig>(world: &World<R>) {
     let beats = || world.members.iter().map(|member| member.tap.asked().beats).collect::<Vec<_>>();

@@ -22,7 +22,7 @@ macro_rules! on_every_store {
         behaviours! { $rig on $kind:
             deaths::{
                 a_dead_leader_is_replaced_once_although_five_followers_live, a_node_comes_back_under_its_name,
-                a_short_freeze_makes_no_second_leader, nobody_leads_on_a_store_that_stays_frozen,
+                a_short_freeze_makes_no_second_leader, no_node_leads_on_a_store_that_stays_frozen,
             },
             rows::{
                 a_session_deleted_by_hand, a_role_deleted_by_force, a_node_deleted_by_hand, everything_deleted_at_once,

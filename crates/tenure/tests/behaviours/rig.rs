@@ -1,6 +1,7 @@
 //! What a behaviour needs of a store: a private one, and ways to hurt it.
 
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use tenure::store::{Key, Name};
@@ -8,7 +9,12 @@ use tenure::store::{Key, Name};
 /// A private store, and what a person with a shell, or fate, can do to it.
 #[async_trait]
 pub(crate) trait Rig: Send + Sync + Sized + 'static {
-    /// Starts it.
+    /// The lease of the nodes: short, and long enough that a healthy server on a busy machine is not taken for a silent one.
+    const TTL: Duration = Duration::from_secs(1);
+
+    /// How many requests the server counts for a beat and the poll that goes with it.
+    const REQUESTS: u64 = 1;
+
     async fn start() -> Self;
 
     /// Where its server listens, if it has one.

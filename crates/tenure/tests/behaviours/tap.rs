@@ -9,7 +9,8 @@ use async_trait::async_trait;
 use futures_util::StreamExt;
 use futures_util::stream::BoxStream;
 use tenure::store::{
-    Entry, Key, Kind, Layer, Name, Outcome, Query, SharedStore, Signal, Store, StoreError, Value, Write,
+    Entry, Exchanged, Key, Kind, Layer, Name, Outcome, Query, SharedStore, Signal, Store, StoreError, Value,
+    Write,
 };
 use tenure_torture::proxy::{Direction, Flow};
 use tokio::sync::watch;
@@ -128,6 +129,11 @@ impl Tap {
         asked.rows += rows as u64;
     }
 
+    /// What was read together with a beat.
+    fn note_read_along(&self, rows: usize) {
+        self.asked.lock().expect("no panic with it").rows += rows as u64;
+    }
+
     fn note_writes(&self, writes: &[Write]) {
         let mut asked = self.asked.lock().expect("no panic with it");
         asked.operations += 1;
@@ -195,6 +201,21 @@ impl Layer for Tapped {
             tap.ended.fetch_add(1, Ordering::SeqCst);
             tap.gate(Direction::Down).await;
             outcomes
+        };
+        tokio::spawn(sent).await.expect("the store does not panic")
+    }
+
+    async fn exchange(&self, namespace: &Name, writes: &[Write], query: &Query) -> Exchanged {
+        let (tap, namespace, writes) = (self.0.clone(), namespace.clone(), writes.to_vec());
+        let query = query.clone();
+        let sent = async move {
+            tap.note_writes(&writes);
+            tap.let_through(&writes).await;
+            let exchanged = tap.inner.exchange(&namespace, &writes, &query).await;
+            tap.ended.fetch_add(1, Ordering::SeqCst);
+            tap.note_read_along(exchanged.read.as_ref().map_or(0, Vec::len));
+            tap.gate(Direction::Down).await;
+            exchanged
         };
         tokio::spawn(sent).await.expect("the store does not panic")
     }

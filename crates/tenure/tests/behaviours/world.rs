@@ -1,4 +1,4 @@
-//! Some nodes on one store, a worker on each, and somebody who looks at all of them all the time.
+//! Some nodes on one store, a worker on each, and a witness that looks at all of them all the time.
 
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -18,8 +18,6 @@ use tenure_torture::witness::{self, Beat};
 use crate::rig::Rig;
 use crate::tap::{Tap, Tapped};
 
-/// The lease of all tests here.
-pub(crate) const TTL: Duration = Duration::from_secs(1);
 /// Long enough for anything that happens at all.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(180);
 pub(crate) const ROLE: &str = "scheduler";
@@ -43,7 +41,7 @@ pub(crate) async fn until(what: &str, holds: impl Fn() -> bool) {
     soon(what, waiting).await;
 }
 
-/// Starts a node, and tries again where a program would: a server with fifty at its door may not answer all in time.
+/// Starts a node, and tries again where a program would: a server to which fifty connect at once may not answer all in time.
 pub(crate) async fn started(builder: impl Fn() -> NodeBuilder) -> Node {
     let starting = async {
         loop {
@@ -140,7 +138,7 @@ impl<R: Rig> World<R> {
 
     /// The same on a store that is there already.
     pub(crate) async fn on(rig: Arc<R>, namespace: &str, count: usize) -> Self {
-        let settings = TimingSettings { ttl: Some(TTL), ..TimingSettings::default() };
+        let settings = TimingSettings { ttl: Some(R::TTL), ..TimingSettings::default() };
         let mut world = Self::empty(rig, namespace, settings);
         for nth in 0..count {
             world.join(&format!("node-{nth}"), true).await;
@@ -148,7 +146,7 @@ impl<R: Rig> World<R> {
         world
     }
 
-    /// Nobody yet, with times of its own.
+    /// No node yet, with times of its own.
     pub(crate) fn empty(rig: Arc<R>, namespace: &str, settings: TimingSettings) -> Self {
         let namespace = Name::new(namespace).expect("a name");
         let sampler = Sampler::start();
@@ -232,7 +230,7 @@ impl<R: Rig> World<R> {
         self.members.iter().enumerate().filter_map(led).collect()
     }
 
-    /// Waits for somebody to lead, whoever it is, with a higher token than that.
+    /// Waits for any node to lead, with a higher token than that.
     pub(crate) async fn leader_after(&self, token: Token) -> Led {
         let led = async {
             loop {
@@ -244,7 +242,7 @@ impl<R: Rig> World<R> {
                 tokio::time::sleep(Duration::from_millis(5)).await;
             }
         };
-        soon("somebody leads", led).await
+        soon("a node leads", led).await
     }
 
     pub(crate) async fn leader(&self) -> Led {
@@ -258,10 +256,10 @@ impl<R: Rig> World<R> {
         until("others know of it", || members.iter().all(knows)).await;
     }
 
-    /// Everybody knows of that tenure, or of a later one.
+    /// Every node knows of that tenure, or of a later one.
     pub(crate) async fn known_to_all(&self, token: Token) {
-        let everybody: Vec<usize> = (0..self.members.len()).collect();
-        self.known_to(&everybody, token).await;
+        let all: Vec<usize> = (0..self.members.len()).collect();
+        self.known_to(&all, token).await;
     }
 
     /// Bytes wait, or vanish, on one way of the link of a node.
@@ -338,7 +336,7 @@ impl<R: Rig> World<R> {
         verdict
     }
 
-    /// Everybody gives up cleanly.
+    /// Every node gives up cleanly.
     pub(crate) async fn stop(&self) {
         join_all(self.members.iter().map(|member| member.node.stop())).await;
     }

@@ -7,6 +7,7 @@ use std::time::Duration;
 use futures_util::StreamExt;
 use tenure::clock::{Clock, LeaseClock, SuspendTimer};
 use tenure::event::EventKind;
+use tenure::operator::OperatorAction;
 use tenure::testing::{Memory, force_loss, node_on};
 use tenure::{EndReason, Name, Operator, State, Time, Timestamp, WorkOutcome};
 use tokio::sync::watch;
@@ -40,7 +41,7 @@ async fn one_of_three_leads_and_the_next_takes_over_when_it_stops() {
     for _ in 0..3 {
         let elections: Vec<_> = candidates.iter().map(|candidate| Box::pin(candidate.elected())).collect();
         let (tenure, index, _) = soon(futures_util::future::select_all(elections)).await;
-        let tenure = tenure.expect("somebody is elected");
+        let tenure = tenure.expect("a node is elected");
         assert!(tenure.check() && tenure.token() > last);
         assert_eq!(candidates.iter().filter(|candidate| candidate.lead().is_some()).count(), 1);
         last = tenure.token();
@@ -126,14 +127,14 @@ async fn a_transfer_waits_for_its_target_and_refuses_a_stranger() {
         let target = Name::new(target).unwrap();
         let leader = loop {
             // The first look may come before the nodes have seen each other beat; and on a slow machine the target may take
-            // longer than it is left, which is told as being outrun: whoever asks asks again.
+            // longer than it is left, which is told as being outrun: the operator asks again.
             match soon(asking.transfer(&role, &target, "a test", PATIENCE, PATIENCE)).await {
                 Ok(leader) => break leader,
                 Err(
                     tenure::Error::NoSuchRole { .. }
-                    | tenure::Error::NobodyLeads(_)
+                    | tenure::Error::NoLeader(_)
                     | tenure::Error::NoTarget { .. }
-                    | tenure::Error::OutrunBy { .. },
+                    | tenure::Error::OtherLeader { .. },
                 ) => {
                     tokio::time::sleep(Duration::from_millis(20)).await;
                 }
@@ -148,7 +149,7 @@ async fn a_transfer_waits_for_its_target_and_refuses_a_stranger() {
 }
 
 #[tokio::test]
-async fn a_paused_role_is_led_by_nobody_until_it_is_resumed() {
+async fn a_paused_role_is_led_by_no_node_until_it_is_resumed() {
     let store = Memory::new();
     let node = node_on(&store).name("a").ttl(TTL).start().await.unwrap();
     let candidate = node.candidate("scheduler").await.unwrap();
@@ -176,7 +177,7 @@ async fn a_second_process_of_one_name_waits_and_says_so() {
     let first = node_on(&store).name("a").ttl(TTL).start().await.unwrap();
     let leading = first.candidate("scheduler").await.unwrap();
     let _tenure = soon(leading.elected()).await.unwrap();
-    // It is told as soon as the node looks, which may be before anybody could ask for its events.
+    // It is told as soon as the node looks, which may be before the test could ask for its events.
     let (heard, mut told) = tokio::sync::mpsc::unbounded_channel();
     let hear = move |event: &tenure::Event| _ = heard.send(event.kind.clone());
     let second = node_on(&store).name("a").ttl(TTL).listen(hear).start().await.unwrap();
@@ -213,7 +214,7 @@ async fn observers_learn_who_leads_and_where() {
 }
 
 #[tokio::test]
-async fn a_slow_or_panicking_listener_harms_nobody() {
+async fn a_slow_or_panicking_listener_does_no_harm() {
     let heard = Arc::new(AtomicUsize::new(0));
     let counter = heard.clone();
     let node = node_on(&Memory::new())
@@ -275,7 +276,7 @@ async fn a_store_that_fails_makes_the_leader_stop_in_time_and_it_recovers() {
 
 /// Its session runs out by itself; waiting for the store's word would keep a thread for ever.
 #[tokio::test]
-async fn a_node_that_nobody_wants_ends_although_its_store_is_gone() {
+async fn a_dropped_node_ends_although_its_store_is_gone() {
     let store = Memory::new();
     let node = node_on(&store).name("a").ttl(TTL).start().await.unwrap();
     let events = node.events();
@@ -381,6 +382,46 @@ async fn a_history_is_kept_with_reasons() {
     let reasons: Vec<_> = tenures.iter().take(2).map(|past| past.reason).collect();
     assert_eq!(reasons, [Some(EndReason::Resigned), Some(EndReason::Finished)]);
     assert_eq!(tenures[1].token, second);
+}
+
+/// A store that is slow is no store that is gone: the end of the last tenure is waited for, as its beats were.
+#[tokio::test]
+async fn the_end_of_a_tenure_is_written_to_a_slow_store_too() {
+    let store = Memory::new();
+    let node = node_on(&store).name("a").ttl(Duration::from_secs(60)).start().await.unwrap();
+    let tenure = soon(node.candidate("scheduler").await.unwrap().elected()).await.unwrap();
+    store.delay(Duration::from_millis(600));
+    drop(tenure);
+    soon(node.stop()).await;
+    store.delay(Duration::ZERO);
+    let history = operator(&store).history(None).await.unwrap();
+    let tenures = &history[&Name::new("scheduler").unwrap()].tenures;
+    assert_eq!(tenures[0].reason, Some(EndReason::Finished));
+}
+
+/// Fifty tenures of a role, and two hundred actions of operators.
+#[tokio::test]
+async fn the_newest_are_kept_and_no_more() {
+    let store = Memory::new();
+    let node = node_on(&store).name("a").ttl(STEADY).start().await.unwrap();
+    let candidate = node.candidate("scheduler").await.unwrap();
+    for _ in 0..52 {
+        soon(candidate.elected()).await.unwrap().resign();
+    }
+    let last = soon(candidate.elected()).await.unwrap().token();
+    soon(node.stop()).await;
+    let (operator, role) = (operator(&store), Name::new("scheduler").unwrap());
+    let history = operator.history(None).await.unwrap();
+    let tokens: Vec<u64> = history[&role].tenures.iter().map(|past| past.token.get()).collect();
+    // It may have been elected once more before it stopped.
+    let newest = tokens.last().copied().unwrap();
+    assert!(newest >= last.get(), "{tokens:?}");
+    assert_eq!(tokens, (newest - 49..=newest).collect::<Vec<_>>());
+    for nth in 0..201 {
+        operator.record_action(OperatorAction::Pause, &role, None, &nth.to_string()).await.unwrap();
+    }
+    let audit = operator.audit().await.unwrap();
+    assert_eq!((audit.len(), &*audit[0].why, &*audit[199].why), (200, "1", "200"));
 }
 
 /// A lease clock whose machine can be suspended: the clock jumps, and only its alarm hears of it; timers of the runtime

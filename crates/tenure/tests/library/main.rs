@@ -3,6 +3,7 @@
 mod elections;
 mod examples;
 mod fuzz;
+mod guard;
 mod public_api;
 mod schedules;
 mod schedules_calendar;

@@ -175,7 +175,7 @@ async fn the_next_leader_goes_on_where_the_last_one_stopped() {
 }
 
 #[tokio::test]
-async fn what_nobody_could_start_is_missed_and_the_newest_are_caught_up() {
+async fn what_no_node_could_start_is_missed_and_the_newest_are_caught_up() {
     let place = Scene::new();
     let notes = Notes::default();
     let settings = || {
@@ -335,7 +335,7 @@ async fn what_ends_while_a_leader_winds_down_is_entered_at_once() {
     assert_eq!(slow().await, Some(RunState::Succeeded));
 }
 
-/// It may be gone before anybody else has heard that it was told to.
+/// It may be gone before the test has heard that it was told to.
 #[tokio::test]
 async fn work_that_fails_at_once_when_it_is_told_to_stop_was_cancelled() {
     let scene = Scene::new();
@@ -541,7 +541,7 @@ async fn tasks_of_every_node_run_on_each_with_a_ledger_of_its_own() {
     for text in ["a", "b"] {
         let (node, schedule) =
             (place.node(text).await, Schedule::new().task(notes.task(settings())).unwrap());
-        // Somebody has to found the namespace.
+        // One node has to found the namespace.
         let _ = node.candidate("scheduler").await.unwrap();
         let running = node.clone();
         nodes.push((node, tokio::spawn(async move { schedule.run_on_every_node(&running).await })));

@@ -189,7 +189,7 @@ fn no_tick_comes_of_the_seconds_before_the_clock_goes_forward() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
-    /// The next tick is later, and there is none between: whoever asks from anywhere in between gets the same answer.
+    /// The next tick is later, and there is none between: any time in between gives the same answer.
     #[test]
     fn the_next_tick_is_the_same_from_everywhere_before_it(
         expression in 0..EXPRESSIONS.len(),

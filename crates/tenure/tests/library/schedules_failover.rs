@@ -4,7 +4,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::OpenOptions;
 use std::io::{BufRead, BufReader, Write as _};
-use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::Arc;
@@ -157,7 +156,7 @@ impl Stage {
         let input = child.stdin.take();
         let actor = Actor { child, input };
         assert!(lines.any(|line| line.contains("joined")), "{name} did not join");
-        // Whoever prints must be read.
+        // The output of a process must be read.
         std::thread::spawn(move || lines.for_each(drop));
         actor
     }
@@ -345,7 +344,7 @@ impl Layer for Link {
     async fn write(&self, namespace: &Name, writes: &[Write]) -> Result<Vec<Outcome>, StoreError> {
         self.check()?;
         let outcomes = self.inner.write(namespace, writes).await?;
-        // Cut meanwhile: it was done, and nobody hears of it.
+        // Cut meanwhile: it was done, and the node does not hear of it.
         self.check().map(|()| outcomes)
     }
 
@@ -355,14 +354,6 @@ impl Layer for Link {
         self.inner.watch(namespace).filter(heard).boxed()
     }
 
-    fn liveness(&self) -> Option<&dyn LivenessLocks> {
-        Some(self)
-    }
-}
-
-#[async_trait]
-#[deny(clippy::missing_trait_methods)]
-impl LivenessLocks for Link {
     async fn acquire_lock(
         &self,
         namespace: &Name,
@@ -371,21 +362,5 @@ impl LivenessLocks for Link {
     ) -> Result<Option<LivenessLock>, StoreError> {
         self.check()?;
         self.inner.liveness().acquire_lock(namespace, session, takeover).await
-    }
-
-    fn release_lock(&self, namespace: &Name, session: SessionId) {
-        self.inner.liveness().release_lock(namespace, session);
-    }
-
-    fn watch_lock(&self, namespace: &Name, session: SessionId, id: &str, takeover: Takeover) {
-        self.inner.liveness().watch_lock(namespace, session, id, takeover);
-    }
-
-    fn unwatch_lock(&self, namespace: &Name, session: SessionId) {
-        self.inner.liveness().unwatch_lock(namespace, session);
-    }
-
-    fn lock_descriptor(&self, namespace: &Name, session: SessionId) -> Option<OwnedFd> {
-        self.inner.liveness().lock_descriptor(namespace, session)
     }
 }

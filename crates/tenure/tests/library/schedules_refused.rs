@@ -1,5 +1,5 @@
-//! A ledger that the store refuses for good, until a person has done something: what ended is entered later, and each tick
-//! is accounted for.
+//! What the store refuses to write for good, until a person has done something. A ledger: what ended is entered later, and
+//! each tick is accounted for. A session: the node says so.
 
 use std::fmt;
 use std::sync::Arc;
@@ -16,10 +16,11 @@ use tokio::sync::Semaphore;
 const OFTEN: Duration = Duration::from_millis(100);
 const PATIENCE: Duration = Duration::from_secs(180);
 
-/// A store whose user may not write ledgers for a while.
+/// A store whose user may not write registers of a kind for a while.
 #[derive(Debug)]
 struct Refusing {
     inner: Memory,
+    kind: Kind,
     refuses: Arc<AtomicBool>,
     refused: Arc<AtomicUsize>,
 }
@@ -37,11 +38,11 @@ impl Layer for Refusing {
     }
 
     async fn write(&self, namespace: &Name, writes: &[Write]) -> Result<Vec<Outcome>, StoreError> {
-        let is_ledger = |write: &Write| write.key.kind() == Kind::Task;
-        if !self.refuses.load(Ordering::Acquire) || !writes.iter().any(is_ledger) {
+        let is_refused = |write: &Write| write.key.kind() == self.kind;
+        if !self.refuses.load(Ordering::Acquire) || !writes.iter().any(is_refused) {
             return self.inner.write(namespace, writes).await;
         }
-        assert!(writes.iter().all(is_ledger), "ledgers are written by themselves");
+        assert!(writes.iter().all(is_refused), "these are written by themselves");
         self.refused.fetch_add(1, Ordering::AcqRel);
         let no = || Outcome::Failed(StoreError::not_applied("refusing", "NOPERM").permanent());
         Ok(writes.iter().map(|_| no()).collect())
@@ -66,7 +67,8 @@ async fn until(operator: &Operator, wanted: impl Fn(&TaskRecord) -> bool) -> Tas
 async fn a_ledger_that_is_refused_for_a_while_loses_no_tick_and_no_end() {
     let memory = Memory::new();
     let (refuses, refused) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
-    let store = Refusing { inner: memory.clone(), refuses: refuses.clone(), refused: refused.clone() };
+    let (inner, kind) = (memory.clone(), Kind::Task);
+    let store = Refusing { inner, kind, refuses: refuses.clone(), refused: refused.clone() };
     let operator = Operator::new(Arc::new(memory), Name::new("default").unwrap(), "tester");
     let node = Node::builder_with_store(Arc::new(store))
         .name("a")
@@ -106,4 +108,14 @@ async fn a_ledger_that_is_refused_for_a_while_loses_no_tick_and_no_end() {
     assert_eq!(known + after.owed.len() as u64, ticks, "{after:#?}");
     tokio::time::timeout(PATIENCE, node.stop()).await.expect("it stops");
     leading.await.unwrap();
+}
+
+/// Also where the store answers, and refuses one write alone.
+#[tokio::test]
+async fn a_node_whose_session_is_refused_is_told_so() {
+    let (refuses, refused) = (Arc::new(AtomicBool::new(true)), Arc::new(AtomicUsize::new(0)));
+    let store = Refusing { inner: Memory::new(), kind: Kind::Session, refuses, refused };
+    let node = Node::builder_with_store(Arc::new(store)).name("a").start_without_waiting().unwrap();
+    let why = tokio::time::timeout(PATIENCE, node.store_refused()).await.expect("it is told");
+    assert!(why.to_string().contains("NOPERM"), "{why}");
 }

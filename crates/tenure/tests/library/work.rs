@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use futures_util::StreamExt;
@@ -179,7 +179,7 @@ async fn signs_of_life_keep_a_worker() {
     assert_eq!(report.failure, Some(("lively".into(), WorkerFailure::Died("the end".into()))));
 }
 
-/// Whoever hears of the failure can be sure that the role is lost already.
+/// A listener that hears of the failure can be sure that the role is lost already.
 #[tokio::test]
 async fn a_panic_is_a_loss_first_and_an_error_second() {
     let node = node(&Memory::new(), "a").await;
@@ -246,7 +246,42 @@ async fn after_work_that_failed_another_node_gets_a_turn() {
     leading.abort();
 }
 
-/// Told to stop: finishes what is in flight if that fits, and is cancelled otherwise; the role is led by nobody before.
+/// Three nodes whose work never starts elect less and less often, instead of once in each cool-down.
+#[tokio::test]
+async fn nodes_whose_work_keeps_failing_stand_back_longer_each_time() {
+    const COOL_DOWN: Duration = Duration::from_millis(200);
+    let store = Memory::new();
+    let starts: Arc<Mutex<Vec<(usize, Instant)>>> = Arc::default();
+    let mut leading = tokio::task::JoinSet::new();
+    for nth in 0..3 {
+        let (node, starts) = (node(&store, &format!("n{nth}")).await, starts.clone());
+        let broken = Worker::new("broken", move |_| {
+            starts.lock().unwrap().push((nth, Instant::now()));
+            async { failed("no") }
+        });
+        let group = WorkerGroup::new().worker(broken.restart(RestartPolicy::Never));
+        leading.spawn(async move { group.lead(node.candidate("scheduler").cool_down(COOL_DOWN)).await });
+    }
+    let of = |nth: usize| {
+        let starts = starts.lock().unwrap();
+        starts.iter().filter(|(by, _)| *by == nth).map(|(_, at)| *at).collect::<Vec<_>>()
+    };
+    soon(async {
+        while (0..3).any(|nth| of(nth).len() < 4) {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    })
+    .await;
+    for nth in 0..3 {
+        let starts = of(nth);
+        for (failures, pair) in starts.windows(2).enumerate() {
+            let least = COOL_DOWN * (1 << failures);
+            assert!(pair[1] - pair[0] >= least, "n{nth} after {failures}: {:?}", pair[1] - pair[0]);
+        }
+    }
+}
+
+/// Told to stop: finishes what is in flight if that fits, and is cancelled otherwise; the role is led by no node before.
 #[tokio::test]
 async fn a_drain_waits_for_what_is_in_flight_and_no_longer() {
     for (takes, drain, cancelled) in [
@@ -305,7 +340,7 @@ impl Drop for Present {
 
 /// Blocking work neither delays a beat nor is taken for stopped before it has returned.
 #[tokio::test]
-async fn blocking_work_is_waited_for_and_blocks_nobody() {
+async fn blocking_work_is_waited_for_and_blocks_nothing_else() {
     // Long enough that a busy machine misses no beat by itself.
     let ttl = 3 * TTL;
     let node = node_on(&Memory::new()).name("a").ttl(ttl).start().await.unwrap();
@@ -332,7 +367,7 @@ async fn blocking_work_is_waited_for_and_blocks_nobody() {
     assert_eq!((report.reason, report.cancelled.len()), (EndReason::Resigned, 0));
 }
 
-/// Work that nobody can drop is told when it alone has to end.
+/// Work that cannot be dropped is told when it alone has to end.
 #[tokio::test]
 async fn blocking_work_that_is_not_well_is_told_so_and_ends_the_tenure() {
     let grinder = || {
@@ -422,7 +457,7 @@ async fn off_does_not_stand_and_the_shadow_leads_without_working() {
 }
 
 #[tokio::test]
-async fn a_static_leader_leads_and_nobody_else_does() {
+async fn a_static_leader_leads_and_no_other_node_does() {
     let store = Memory::new();
     let (a, b) = (node(&store, "a").await, node(&store, "b").await);
     let group =
@@ -448,7 +483,7 @@ async fn a_static_leader_leads_and_nobody_else_does() {
     tokio::time::sleep(2 * TTL).await;
     let candidate = a.candidate("other").await.unwrap();
     assert!(soon(candidate.elected()).await.is_some(), "it takes part");
-    assert_eq!(observer.leader(), None, "but nobody else leads");
+    assert_eq!(observer.leader(), None, "but no other node leads");
     follower.abort();
     assert_ne!(candidate.state(), State::Paused);
 }

@@ -14,7 +14,7 @@ use tenure::{Candidate, Node, Operator, Time, Timestamp, TimingSettings};
 use tenure_core::Mutant;
 use tenure_torture::clock::{ClockError, WrongClock};
 use tenure_torture::judge::{
-    self, FaultScope, InjectedFault, JudgeCase, JudgeTerms, Note, NoteKind, NoteWriter, Verdict,
+    self, DataLoss, FaultScope, InjectedFault, JudgeCase, JudgeTerms, Note, NoteKind, NoteWriter, Verdict,
 };
 use tenure_torture::workload::{self, Fence};
 use tokio::runtime::Runtime;
@@ -186,7 +186,7 @@ pub(crate) struct Round {
 }
 
 impl Round {
-    /// Starts the nodes and waits until somebody leads.
+    /// Starts the nodes and waits until a node leads.
     pub(crate) fn begin(mistake: Mistake) -> Self {
         let runtime =
             tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
@@ -236,7 +236,7 @@ impl Round {
             from,
             to: lease_nanos(),
             on,
-            destroys: false,
+            loses: DataLoss::None,
         });
         self.wait(TTL / 2);
     }
@@ -272,13 +272,14 @@ impl Round {
         self.notes.extend(self.pen.take());
     }
 
-    /// Everything up to now. Leaders must return, but nobody is held to milliseconds here.
+    /// Everything up to now. Leaders must return, but within no set time here.
     pub(crate) fn judge(&self) -> Verdict {
         let mut notes = self.notes.clone();
         notes.sort_by_key(|note| note.t);
         let terms = JudgeTerms {
             bound: 2 * TTL,
             allowance: Duration::from_secs(10),
+            lease: TTL,
             recovery: 2 * TTL,
             reconnect: 2 * TTL,
             wind_down: Duration::from_secs(5),
@@ -335,7 +336,7 @@ fn settings() -> TimingSettings {
     }
 }
 
-/// A clock that keeps the loop waiting, which asks for the time of day with every step; whoever asks `check()` does not.
+/// A clock that keeps the loop waiting, which asks for the time of day with every step; `check()` does not.
 #[derive(Debug)]
 struct Sticky {
     lease: Arc<WrongClock>,

@@ -1,4 +1,4 @@
-//! Fences on real databases: whoever led before cannot commit, through every driver.
+//! Fences on real databases: a former leader cannot commit, through every driver.
 
 use crate::fence_kit::{Client, LONG, clauses, leader, soon};
 use tenure::fence::Dialect;
@@ -18,16 +18,20 @@ async fn keeps_every_clause<C: Client>(url: &str) {
 async fn tokio_postgres_keeps_every_clause() {
     let server = Postgres::start(&["shared_buffers=16MB"]);
     keeps_every_clause::<tokio_postgres::Client>(&server.admin_url()).await;
-    clauses::whoever_ignores_the_refusal_cannot_commit_either::<tokio_postgres::Client>(&server.admin_url())
-        .await;
+    clauses::a_writer_that_ignores_the_refusal_cannot_commit_either::<tokio_postgres::Client>(
+        &server.admin_url(),
+    )
+    .await;
 }
 
 #[tokio::test]
 async fn sqlx_keeps_every_clause_on_postgres() {
     let server = Postgres::start(&["shared_buffers=16MB"]);
     keeps_every_clause::<sqlx::PgConnection>(&server.admin_url()).await;
-    clauses::whoever_ignores_the_refusal_cannot_commit_either::<sqlx::PgConnection>(&server.admin_url())
-        .await;
+    clauses::a_writer_that_ignores_the_refusal_cannot_commit_either::<sqlx::PgConnection>(
+        &server.admin_url(),
+    )
+    .await;
 }
 
 #[tokio::test]
@@ -124,14 +128,14 @@ async fn sqlite_lets_writers_in_one_after_the_other() {
     new.fence_blocking(&mut tx, "ledger").unwrap();
     assert!(matches!(other.fence_blocking(&mut tx, "ledger"), Err(FenceError::OtherRole { .. })));
     tx.rollback().unwrap();
-    // What was read before somebody else wrote is too old to write on.
+    // What was read before another writer wrote is too old to write on.
     let mut stale = a.transaction().unwrap();
     let _: i64 = stale.query_row("SELECT count(*) FROM ledger", [], |row| row.get(0)).unwrap();
     open().execute_batch("INSERT INTO ledger VALUES ('another')").unwrap();
     assert!(matches!(new.fence_blocking(&mut stale, "ledger"), Err(FenceError::Database { .. })));
 }
 
-/// Whoever cannot get the lock in the time that is left gives up.
+/// A writer that cannot get the lock in the time that is left gives up.
 #[tokio::test]
 async fn sqlite_waits_no_longer_than_the_tenure_lasts() {
     let dir = tempfile::tempdir().unwrap();
@@ -179,7 +183,7 @@ async fn a_redis_script_lets_only_the_newest_write() {
     let over = other.tenure.fence_redis::<redis::Value>(&mut redis, "attic", &incr).await.unwrap_err();
     assert!(matches!(over, FenceError::Over { .. }), "{over}");
     let count: i64 = redis::cmd("GET").arg("count").query_async(&mut redis).await.unwrap();
-    assert_eq!(count, 4, "nobody else has written");
+    assert_eq!(count, 4, "no other writer has written");
 
     // Tokens of stores that can forget begin at the wall clock: the last digit counts.
     let near = 1_763_230_000_123_457_u64;

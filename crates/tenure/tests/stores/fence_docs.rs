@@ -36,11 +36,27 @@ async fn the_sql_for_postgres() {
         let mut client = <C as Client>::connect(&url).await;
         let ran = client.run(&as_leader(sql, role, token)).await;
         assert_eq!(ran.is_ok(), passes, "{role} {token}: {ran:?}");
-        // Whoever goes on nevertheless commits nothing.
+        // A writer that goes on nevertheless commits nothing.
         let _ = client.run("INSERT INTO ledger VALUES ('stale')").await;
         let _ = client.run("COMMIT").await;
     }
     assert_eq!(lines::<C>(&url).await, 3 + 3, "three leaders' writes, and what each typed afterwards");
+}
+
+#[test]
+fn a_fence_raised_after_a_savepoint_is_undone_with_it() {
+    let file = rusqlite::Connection::open_in_memory().unwrap();
+    file.execute_batch(tenure::fence::Dialect::Sqlite.ddl()).unwrap();
+    file.execute_batch("CREATE TABLE ledger (line TEXT)").unwrap();
+    let body = block("SQLite", "sql").replace("BEGIN IMMEDIATE;", "").replace("COMMIT;", "");
+    let typed = |token| as_leader(&body, "scheduler", token);
+    let tokens =
+        || file.query_row("SELECT count(*) FROM tenure_fence", [], |row| row.get::<_, i64>(0)).unwrap();
+    file.execute_batch(&format!("BEGIN; SAVEPOINT s; {} ROLLBACK TO s; COMMIT", typed(18))).unwrap();
+    assert_eq!(tokens(), 0, "a lower token would pass now");
+    file.execute_batch(&format!("BEGIN; {} SAVEPOINT s; ROLLBACK TO s; COMMIT", typed(18))).unwrap();
+    assert_eq!(tokens(), 1);
+    assert!(file.execute_batch(&typed(17)).is_err());
 }
 
 #[tokio::test]

@@ -11,12 +11,12 @@ use futures_util::future::BoxFuture;
 use futures_util::stream::{BoxStream, select};
 use tenure::conformance::{self, Harness};
 use tenure::store::{
-    Description, Entry, Evidence, Key, Kind, LivenessLock, LivenessLocks, Memory, Name, Outcome, Query,
-    SessionId, SharedStore, Signal, Store, StoreError, Takeover, Value, Version, Write,
+    Description, Entry, Evidence, Exchanged, Key, Kind, LivenessLock, LivenessLocks, Memory, Name, Outcome,
+    Query, SessionId, SharedStore, Signal, Store, StoreError, Takeover, Value, Version, Write,
 };
 use tenure_core::Token;
 
-/// A mistake that somebody might make.
+/// A mistake that a store might make.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Flaw {
     /// A kind is listed, but never more than one of it.
@@ -39,12 +39,15 @@ enum Flaw {
     LowersTokens,
     /// The version stored is a counter of its own.
     ReplacesVersions,
-    /// Values are normalised.
     NormalisesValues,
     /// Acknowledged, and forgotten with the handle.
     ForgetsAtClose,
     /// Only so much fits.
     CutsBatches,
+    /// A conflict of a write spoils the read that goes with it.
+    ReadsNothingAfterAConflict,
+    /// An exchange reads what was there at the last one.
+    ReadsFromMemory,
     /// Says that it did not happen, although it did.
     LiesAboutFate,
     /// Carries out later what it said it had not done.
@@ -61,7 +64,7 @@ enum Flaw {
     CrossesNamespaces,
     /// Claims to have liveness locks.
     ClaimsLivenessLocks,
-    /// A lock is taken as often as somebody asks.
+    /// A lock is taken as often as it is asked for.
     TakesTwice,
     /// A write need not prove anything.
     BelievesBeats,
@@ -69,7 +72,7 @@ enum Flaw {
     TakesAgain,
     /// The living are said to be gone.
     TellsEarly,
-    /// Nobody is ever said to be gone.
+    /// No session is ever said to be gone.
     TellsNothing,
     /// The lost lock of a session refuses its plain writes too.
     RefusesPlainWrites,
@@ -89,6 +92,7 @@ struct Shared {
     namespaces: Mutex<Vec<Name>>,
     tokens: Mutex<BTreeMap<Version, Token>>,
     postponed: Mutex<Vec<Write>>,
+    last_read: Mutex<Vec<Entry>>,
     acquired: Mutex<Vec<SessionId>>,
     early: Mutex<Vec<(SessionId, String)>>,
 }
@@ -118,7 +122,7 @@ impl Flawed {
             }
             Flaw::NotifiesForBeats => write.notify = true,
             Flaw::BelievesBeats => write.requires_lock = false,
-            // Whoever acquired here once may write here.
+            // A session that acquired here once may write here.
             Flaw::TakesAgain => write.requires_lock &= !self.acquired(&write.key),
             Flaw::RefusesPlainWrites => write.requires_lock |= write.key.kind() == Kind::Session,
             _ => {}
@@ -230,6 +234,23 @@ impl Store for Flawed {
         Ok(found.into_iter().map(|entry| self.outward(entry)).collect())
     }
 
+    async fn exchange(&self, namespace: &Name, writes: &[Write], query: &Query) -> Exchanged {
+        let remembered = self.read(namespace, query).await;
+        let written = self.write(namespace, writes).await;
+        let mut read = self.read(namespace, query).await;
+        let applied = |outcome: &Outcome| matches!(outcome, Outcome::Applied);
+        let conflict = written.as_ref().is_ok_and(|outcomes| !outcomes.iter().all(applied));
+        if self.flaw == Flaw::ReadsNothingAfterAConflict && conflict {
+            read = Ok(Vec::new());
+        }
+        if self.flaw == Flaw::ReadsFromMemory {
+            let mut last = self.shared.last_read.lock().unwrap();
+            let before = std::mem::replace(&mut *last, remembered.unwrap_or_default());
+            read = if before.is_empty() { read } else { Ok(before) };
+        }
+        Exchanged { written, read }
+    }
+
     async fn write(&self, namespace: &Name, writes: &[Write]) -> Result<Vec<Outcome>, StoreError> {
         self.shared.namespaces.lock().unwrap().push(namespace.clone());
         if let Some(outcomes) = self.spoil(namespace, writes).await {
@@ -288,8 +309,9 @@ impl Store for Flawed {
     }
 
     async fn describe(&self) -> Result<Description, StoreError> {
-        let described = self.inner.describe().await?;
-        Ok(Description { process_liveness_locks: self.flaw == Flaw::ClaimsLivenessLocks, ..described })
+        let mut described = self.inner.describe().await?;
+        described.process_liveness_locks = self.flaw == Flaw::ClaimsLivenessLocks;
+        Ok(described)
     }
 
     async fn close(&self) {
@@ -393,6 +415,8 @@ caught_by! {
     normalises_values: NormalisesValues by w7_versions_and_values_come_back_as_given;
     forgets_at_close: ForgetsAtClose by w8_acknowledged_writes_survive;
     cuts_batches: CutsBatches by w9_large_batches_and_values_fit;
+    reads_nothing_after_a_conflict: ReadsNothingAfterAConflict by x1_the_parts_of_an_exchange_are_independent;
+    reads_from_memory: ReadsFromMemory by x2_an_exchange_reads_what_was_there_when_it_was_asked;
     lies_about_fate: LiesAboutFate by f1_an_error_never_hides_what_happened;
     applies_later: AppliesLater by f2_what_was_not_applied_never_comes_later;
     never_closes: NeverCloses by f4_a_closed_store_refuses_and_its_watches_end;

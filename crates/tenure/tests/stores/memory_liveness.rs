@@ -16,7 +16,7 @@ use tokio::sync::mpsc;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Honesty {
     Honest,
-    /// Evidence comes as soon as somebody asks.
+    /// Evidence comes as soon as it is asked for.
     SeesTheLivingDead,
     /// Closing lets go, although the work may be running.
     LetsGoAtClose,
@@ -120,11 +120,9 @@ impl Store for WithLivenessLocks {
     }
 
     async fn describe(&self) -> Result<Description, StoreError> {
-        Ok(Description {
-            process_liveness_locks: true,
-            connection_liveness_locks: false,
-            ..self.inner.describe().await?
-        })
+        let mut described = self.inner.describe().await?;
+        (described.process_liveness_locks, described.connection_liveness_locks) = (true, false);
+        Ok(described)
     }
 
     async fn close(&self) {

@@ -1,12 +1,10 @@
 //! MySQL keeps the contract, on a real MariaDB that is really killed; and says what is wrong with it.
 
-use std::io::Write as _;
-use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use crate::mysql_kit::{OneServer, connect, kill_connections, patient, row};
+use crate::mysql_kit::{OneServer, connect, kill_connections, patient, row, run_script};
 use crate::server_kit::stories::Stage;
-use crate::server_kit::{certificates, get, heard, key, must, name, put, soon, version};
+use crate::server_kit::{certificates, get, heard, key, must, name, printed_schema, put, soon, version};
 use async_trait::async_trait;
 use mysql_async::Row;
 use mysql_async::prelude::Queryable;
@@ -84,7 +82,7 @@ impl Stage for OneServer {
         (text(0), text(1).parse().expect("a token"), text(2))
     }
 
-    /// Those that are ending are asleep until the server notices that nobody is there: they are not counted twice.
+    /// Those that are ending are asleep until the server notices that no node is there: they are not counted twice.
     async fn connections(&self) -> usize {
         self.count(
             "SELECT COUNT(*) FROM information_schema.PROCESSLIST WHERE USER = 'app' AND COMMAND <> 'Killed'",
@@ -131,6 +129,15 @@ async fn what_the_server_can_lose_makes_it_class_c_and_missing_guards_are_told()
     must(&*store, &space, put(&place, Some(version(&first)), "2")).await;
 }
 
+#[tokio::test]
+async fn a_server_that_logs_statements_is_refused_with_what_to_set() {
+    let server = OneServer::with(&["--log-bin", "--binlog-format=STATEMENT"]);
+    let store = server.store();
+    let write = put(&key(Kind::Node, "a"), None, "1");
+    let error = store.write(&name("logged"), &[write]).await.unwrap_err();
+    assert!(error.to_string().contains("set binlog_format to ROW or MIXED"), "{error}");
+}
+
 /// Any node of it takes writes, and one that crashes takes what it had acknowledged with it. It is told so, and works.
 #[tokio::test]
 async fn a_galera_cluster_is_class_c_and_elects() {
@@ -170,9 +177,7 @@ async fn a_user_who_may_not_make_tables_is_told_which_grants_it_needs_and_they_s
     let error = store(&url).describe().await.unwrap_err();
     assert_eq!((error.fate(), error.retry()), (Fate::NotApplied, Retry::Never), "{error}");
     assert!(error.to_string().contains("GRANT SELECT, INSERT"), "{error}");
-    run_script(&server, Mysql::ddl());
-    run_script(&server, Mysql::ddl());
-    run_script(&server, &Mysql::grants().replace("DATABASE", DATABASE).replace("USER", "ann"));
+    run_script(&server.server(), &printed_schema("mysql", "ann", false));
     let (one, other) = (store(&url), store(&url));
     for ann in [&one, &other] {
         let described = ann.describe().await.unwrap();
@@ -188,17 +193,6 @@ async fn a_user_who_may_not_make_tables_is_told_which_grants_it_needs_and_they_s
 }
 
 /// As people do, with the client that comes with the server.
-fn run_script(server: &OneServer, script: &str) {
-    let port = server.server().port().to_string();
-    let mut client = Command::new("mariadb");
-    client.args(["--no-defaults", "-h127.0.0.1", "-P", &port, "-uroot", DATABASE]);
-    let mut client =
-        client.stdin(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("mariadb is installed");
-    client.stdin.take().expect("its input").write_all(script.as_bytes()).expect("it reads");
-    let done = client.wait_with_output().expect("it ends");
-    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
-}
-
 #[tokio::test]
 async fn a_read_only_server_a_replica_and_a_newer_schema_are_refused() {
     let server = OneServer::new();

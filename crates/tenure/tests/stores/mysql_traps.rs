@@ -88,7 +88,7 @@ async fn attempts_that_lose_change_nothing_at_all() {
     assert_eq!(row(&mut admin, sums).await, before, "byte for byte");
 }
 
-/// Reads are current although somebody keeps an old snapshot open, and nothing of ours keeps one open or is in the way of
+/// Reads are current although a login keeps an old snapshot open, and nothing of ours keeps one open or is in the way of
 /// those who change tables.
 #[tokio::test]
 async fn old_snapshots_are_not_looked_at_and_none_is_left_open() {
@@ -109,13 +109,13 @@ async fn old_snapshots_are_not_looked_at_and_none_is_left_open() {
     // Those who listen sleep by now; if they held anything, this would wait for them.
     let change = async { admin.query_drop("ALTER TABLE tenure_notifier ADD COLUMN note INT NULL").await };
     soon(change).await.unwrap();
-    // One who looks at this very moment is no one who keeps something open.
+    // A login that looks at this very moment keeps nothing open.
     let open = "SELECT COUNT(*) FROM information_schema.INNODB_TRX";
     soon(async { while row(&mut admin, open).await != [Some("0".to_owned())] {} }).await;
     must(&*other, &space, put(&place, Some(version(&last)), "after")).await;
 }
 
-/// An administrator puts an older copy of the data back: everybody is told that the store forgot.
+/// An administrator puts an older copy of the data back: every watch is told that the store forgot.
 #[tokio::test]
 async fn an_older_copy_of_the_data_is_noticed() {
     let server = OneServer::new();
@@ -146,7 +146,7 @@ async fn an_older_copy_of_the_data_is_noticed() {
     assert!(get(&*store, &space, &key(Kind::Node, "n0")).await.is_none(), "it did forget");
 }
 
-/// A login of the same server without any grant: locks have no rights, and whoever can guess a name can have it.
+/// A login of the same server without any grant: locks have no rights, and a login that can guess a name can have it.
 async fn stranger(server: &OneServer) -> Conn {
     server.admin().await.query_drop("CREATE USER stranger@'%'").await.unwrap();
     let port = server.server().port();
@@ -162,7 +162,7 @@ async fn take(stranger: &mut Conn, lock: &str) {
 }
 
 #[tokio::test]
-async fn a_neighbour_keeps_nobody_from_making_the_tables() {
+async fn a_neighbour_keeps_no_node_from_making_the_tables() {
     let server = OneServer::new();
     let mut stranger = stranger(&server).await;
     take(&mut stranger, &format!("tenure schema {DATABASE}")).await;
@@ -170,10 +170,10 @@ async fn a_neighbour_keeps_nobody_from_making_the_tables() {
     until_it_works(&store).await;
 }
 
-/// It held the lock of the ringer, whose name followed from those of the user and the database, and nobody was woken any
+/// It held the lock of the notifier, whose name followed from those of the user and the database, and no listener was woken any
 /// more.
 #[tokio::test]
-async fn a_neighbour_keeps_nobody_from_notifying() {
+async fn a_neighbour_keeps_no_node_from_notifying() {
     let server = OneServer::new();
     let (store, space, mut admin) = (server.store(), name("notifier"), server.admin().await);
     let mut stranger = stranger(&server).await;
@@ -220,7 +220,7 @@ async fn a_neighbour_has_no_lock_that_a_listener_waits_for() {
     assert_ne!(holder, Some(stranger.id().to_string()), "{lock}");
 }
 
-/// Whoever may read may also lock what it reads, on this server: writers wait, until the server ends a transaction in which
+/// A login that may read may also lock what it reads, on this server: writers wait, until the server ends a transaction in which
 /// nothing happens. Nothing of ours can help it, and `docs/stores/mysql.md` says what does.
 #[tokio::test]
 async fn a_reader_who_locks_what_it_reads_is_ended_by_a_server_that_was_told_to() {
@@ -253,4 +253,27 @@ async fn a_reader_who_locks_what_it_reads_is_ended_by_a_server_that_was_told_to(
     };
     soon(written).await;
     assert!(reader.query_drop("SELECT 1").await.is_err(), "its connection was ended");
+}
+
+/// Nodes that used a database first at the same moment, and could not wait for their turn, dropped and made each other's
+/// triggers: some of their first operations failed ("Trigger … already exists", "has an error in its body").
+#[tokio::test]
+async fn nodes_that_make_the_tables_at_once_all_find_them() {
+    let server = OneServer::new();
+    let url = server.server().url("other");
+    let mut neighbour = connect(&url).await;
+    take(&mut neighbour, &format!("tenure schema {DATABASE}")).await;
+    for round in 0..2 {
+        let nodes: Vec<_> = (0..12).map(|_| server.store()).collect();
+        let first_uses = nodes.iter().enumerate().map(async |(nth, node)| {
+            let identity = node.describe().await.expect("its first use").identity;
+            must(&**node, &name("first"), put(&key(Kind::Node, &format!("n{nth}")), None, "x")).await;
+            identity
+        });
+        let identities = soon(futures_util::future::join_all(first_uses)).await;
+        assert!(identities.iter().all(|identity| *identity == identities[0]), "{round}: {identities:?}");
+        let mut admin = server.admin().await;
+        admin.query_drop(format!("DROP DATABASE {DATABASE}")).await.unwrap();
+        admin.query_drop(format!("CREATE DATABASE {DATABASE}")).await.unwrap();
+    }
 }

@@ -1,5 +1,5 @@
 //! A neighbour on the same server without any grant on our registers: what it can hear, and what it can do by telling
-//! lies to everybody who listens.
+//! lies to every node that listens.
 
 use std::fmt;
 use std::sync::Arc;
@@ -23,14 +23,14 @@ use tokio::sync::mpsc;
 const HINTED: u64 = 8;
 const FORGERIES: usize = 10_000;
 
-/// A server with our registers and with somebody else on it.
+/// A server with our registers and with another login on it.
 #[async_trait]
 trait Place: Sized {
     async fn start() -> Self;
     fn store(&self) -> SharedStore;
     /// What the neighbour has heard so far, on every channel it may listen to.
     fn heard(&mut self) -> Vec<String>;
-    /// The neighbour says this to everybody who listens to us. It is told where; it could not know.
+    /// The neighbour says this to every node that listens. It is told where; it could not know.
     async fn shout(&self, payloads: Vec<String>);
     /// Lies about a register, in every form that any version of ours ever wrote or writes.
     fn forms(&self, entry: &Entry) -> Vec<String>;
@@ -38,7 +38,7 @@ trait Place: Sized {
 
 struct OnPostgres {
     server: OneServer,
-    /// What it listens to by itself, and where we tell each other of changes, as somebody has told it.
+    /// What it listens to by itself, and where we tell each other of changes, as the test has told it.
     channels: Vec<String>,
     stranger: tokio_postgres::Client,
     heard: mpsc::UnboundedReceiver<String>,
@@ -79,7 +79,7 @@ impl Place for OnPostgres {
 
     async fn shout(&self, payloads: Vec<String>) {
         let notify = "SELECT pg_notify(channel, payload) FROM unnest($1::text[]) AS p (payload), unnest($2::text[]) AS c (channel)";
-        self.stranger.execute(notify, &[&payloads, &self.channels]).await.expect("everybody may notify");
+        self.stranger.execute(notify, &[&payloads, &self.channels]).await.expect("every login may notify");
     }
 
     fn forms(&self, Entry { key, version, value }: &Entry) -> Vec<String> {
@@ -206,7 +206,7 @@ impl Stage {
     async fn taken_in(&self, role: &str) {
         let other = self.nodes[0].candidate(role).await.unwrap();
         let observer = self.nodes[1].observer(role).await.unwrap();
-        let tenure = soon(other.elected()).await.expect("nobody else stands for it");
+        let tenure = soon(other.elected()).await.expect("no other node campaigns for it");
         let known = async {
             while observer.leader().is_none_or(|leader| leader.token != tenure.token()) {
                 tokio::time::sleep(Duration::from_millis(5)).await;
@@ -225,7 +225,7 @@ impl Stage {
     }
 }
 
-/// The register as it is not: with another token, and held by nobody or by a session that there is not.
+/// The register as it is not: with another token, and held by no session or by one that there is not.
 fn forged(real: &Entry, token: u64, holder: serde_json::Value) -> Entry {
     let mut record: serde_json::Value = serde_json::from_str(&real.value.json).unwrap();
     record["token"] = token.into();
@@ -260,11 +260,11 @@ async fn hears_no_content<P: Place>() {
 }
 
 /// The version is the real one, the content is not: a compare-and-set on it would succeed.
-async fn deposes_nobody<P: Place>() {
+async fn deposes_no_leader<P: Place>() {
     let place = P::start().await;
     let (stage, tenure) = stage(&place).await;
     let real = stage.register().await;
-    let stranger = serde_json::json!({"session": "00000000000000000000000000000007", "node": "nobody"});
+    let stranger = serde_json::json!({"session": "00000000000000000000000000000007", "node": "missing"});
     let unknown =
         Entry { version: tenure::store::Version::new(7), ..forged(&real, stage.token.get() + 1, stranger) };
     let vacant = forged(&real, Token::MAX.get() - 3, serde_json::Value::Null);
@@ -273,11 +273,11 @@ async fn deposes_nobody<P: Place>() {
     }
     stage.taken_in("other").await;
     assert!(tenure.check(), "the leader leads");
-    assert_eq!(stage.register().await.version, real.version, "nobody touched its register");
+    assert_eq!(stage.register().await.version, real.version, "no node touched its register");
     stage.leader.set_eligible(false);
     drop(tenure);
     let next = soon(stage.standby.elected()).await.expect("the standby follows");
-    assert_eq!(next.token(), Token::new(stage.token.get() + 1), "the forged token was learnt by nobody");
+    assert_eq!(next.token(), Token::new(stage.token.get() + 1), "the forged token was learnt by no node");
 }
 
 /// Registers that there are and that there are not, of every kind, again and again.
@@ -327,8 +327,8 @@ macro_rules! neighbour {
             }
 
             #[tokio::test]
-            async fn a_neighbour_deposes_nobody_and_raises_no_token() {
-                super::deposes_nobody::<$place>().await;
+            async fn a_neighbour_deposes_no_leader_and_raises_no_token() {
+                super::deposes_no_leader::<$place>().await;
             }
 
             #[tokio::test]
@@ -354,10 +354,10 @@ async fn two_schemas() -> (OneServer, String, tokio_postgres::Client) {
     (server, app, stranger)
 }
 
-/// It made a table of our name in its own schema, for everybody to see, and no node could start again: "in several
+/// It made a table of our name in its own schema, for every login to see, and no node could start again: "in several
 /// schemas: say which".
 #[tokio::test]
-async fn a_neighbours_tables_of_our_names_stop_nobody() {
+async fn a_neighbours_tables_of_our_names_stop_no_node() {
     let (server, app, stranger) = two_schemas().await;
     let decoy =
         "CREATE TABLE stranger.tenure_schema AS SELECT true AS one, 1 AS version, 'decoy'::text AS id;
@@ -370,10 +370,10 @@ async fn a_neighbours_tables_of_our_names_stop_nobody() {
     }
 }
 
-/// The lock under which nodes make their tables has a number that everybody can know: whoever held it kept the first
+/// The lock under which nodes make their tables has a number that every login can know: a login that held it kept the first
 /// node from starting, for ever.
 #[tokio::test]
-async fn a_neighbour_keeps_nobody_from_making_the_tables() {
+async fn a_neighbour_keeps_no_node_from_making_the_tables() {
     let server = OneServer::new();
     server.admin().await.batch_execute("CREATE ROLE stranger LOGIN").await.unwrap();
     let stranger = server.server().url("stranger", "postgres");
@@ -406,7 +406,7 @@ async fn works(store: &dyn Store) -> String {
     store.describe().await.expect("it works").identity
 }
 
-/// Everybody sees which advisory locks are held, and may wait for them. One that proved a connection of a node to be there
+/// Every login sees which advisory locks are held, and may wait for them. One that proved a connection of a node to be there
 /// proved it on when that was gone and the stranger had the lock; and since it could let go of it for a moment, others took
 /// the session for lost while its owner went on.
 #[tokio::test]
@@ -420,7 +420,7 @@ async fn a_lock_that_a_neighbour_took_proves_no_connection() {
     let first = crate::server_kit::must(&*store, &space, beat(None)).await;
     let held = "SELECT (classid::bigint << 32) | objid::bigint, pid FROM pg_locks
         WHERE locktype = 'advisory' AND granted AND mode = 'ExclusiveLock'";
-    let lock = stranger.query_one(held, &[]).await.expect("everybody sees it");
+    let lock = stranger.query_one(held, &[]).await.expect("every login sees it");
     let (number, owner): (i64, i32) = (lock.get(0), lock.get(1));
     let wait = async { stranger.batch_execute(&format!("SELECT pg_advisory_lock({number})")).await.unwrap() };
     let cut = async {

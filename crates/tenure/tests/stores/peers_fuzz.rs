@@ -22,7 +22,7 @@ fn member_process() {
 
 const MEMBER: &[&str] = &["--exact", "peers_fuzz::member_process", "--nocapture"];
 
-/// So much more memory may a member ever have taken, in KiB: nobody here sends it a megabyte.
+/// So much more memory may a member ever have taken, in KiB: no client here sends it a megabyte.
 const MORE: u64 = 64 << 10;
 
 #[derive(Debug, Clone)]
@@ -106,7 +106,7 @@ fn say(address: &str, parts: &[&[u8]]) {
 fn converse(address: &str, hello: &[u8], frames: impl IntoIterator<Item = Vec<u8>>) {
     let mut insider = Insider::at(address);
     insider.say(hello);
-    assert!(insider.hear().is_some(), "whoever knows the secret is answered");
+    assert!(insider.hear().is_some(), "a client that knows the secret is answered");
     frames.into_iter().for_each(|frame| insider.say(&frame));
     wire::part(insider.stream);
 }

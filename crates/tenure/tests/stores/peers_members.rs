@@ -63,6 +63,28 @@ async fn a_member_that_lost_its_disk_is_refused_until_it_is_added_as_new() {
     votes(&client, &[town.address(0), town.address(1), town.address(2)]).await;
 }
 
+/// A member that no other has reached yet has none of the log, however short that is. With a vote it would cost a group of one
+/// its majority, and the group could not even take it out again.
+#[tokio::test]
+async fn an_address_where_no_member_answers_gets_no_vote() {
+    let town = settled(1).await;
+    let client = town.client();
+    // One change waits for the other.
+    let (one, two) = tokio::join!(client.add("127.0.0.1:1"), client.add("127.0.0.1:2"));
+    one.and(two).unwrap();
+    // Many ticks: with each of them the group looks who may vote.
+    for nth in 0..20 {
+        must_write(&*client, put(&format!("k{nth}"), None, 1)).await;
+        let group = client.group().await.unwrap();
+        let new = group.members.iter().filter(|member| member.address != town.address(0));
+        assert!(group.members.len() == 3 && new.clone().all(|member| !member.votes), "{group:?}");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    for address in ["127.0.0.1:1", "127.0.0.1:2"] {
+        client.remove(address).await.unwrap();
+    }
+}
+
 #[tokio::test]
 async fn members_come_and_go_while_the_group_works() {
     let town = settled(3).await;
@@ -80,7 +102,7 @@ async fn members_come_and_go_while_the_group_works() {
     reads(&fourth, "x", 1).await;
     let described = client.describe().await.unwrap();
     assert!(described.remarks.iter().any(|remark| remark.contains("4 members")), "{described:?}");
-    // Whoever leads the Raft group can be removed as well: it steps aside first.
+    // The member that leads the Raft group can be removed as well: it steps aside first.
     let leader = town.raft_leader().await;
     let other = town.client_of((leader + 1) % 3);
     other.remove(town.address(leader)).await.unwrap();
@@ -178,7 +200,7 @@ async fn a_raft_leader_that_is_closed_steps_aside_and_a_slow_disk_is_borne() {
     reads(&town.member((leader + 1) % 3), "x", last).await;
 }
 
-/// A voting-only member stores and votes. It is elected only where nobody else has all of the log, and then hands it on.
+/// A voting-only member stores and votes. It is elected only where no other member has all of the log, and then hands it on.
 #[tokio::test]
 async fn a_voting_only_member_never_stays_the_raft_leader() {
     let town = Town::with_voting_only(3, "&timeout=60s");
@@ -202,7 +224,7 @@ async fn a_voting_only_member_never_stays_the_raft_leader() {
     }
 }
 
-/// Waits until whoever is asked has met the voting-only member, and knows it for one.
+/// Waits until the member that is asked has met the voting-only member, and knows it for one.
 async fn knows_voting_only(client: &Peers, address: &str) {
     let started = Instant::now();
     loop {
@@ -266,7 +288,7 @@ async fn a_hundred_clients_stand_for_one_role() {
     for _ in 0..3 {
         let next = standing.iter().map(|(_, candidate)| Box::pin(candidate.elected()));
         let next = tokio::time::timeout(EVENTUALLY, futures_util::future::select_all(next)).await;
-        let (tenure, _, _) = next.expect("somebody is elected");
+        let (tenure, _, _) = next.expect("a node is elected");
         tokens.push(tenure.expect("an election").token());
     }
     assert!(tokens.is_sorted_by(|a, b| a < b), "{tokens:?}");
@@ -286,7 +308,7 @@ async fn hints_come_from_whichever_member_is_left() {
             loop {
                 match watch.next().await.expect("the watch goes on") {
                     Signal::Changed(changed) if changed == key(&name) => return,
-                    // It was away: whoever is told to look again finds it.
+                    // It was away: a watch that is told to look again finds it.
                     Signal::Resync if version(&*client, &name).await.is_ok_and(|found| found.is_some()) => {
                         return;
                     }

@@ -83,7 +83,7 @@ impl Election {
         }
     }
 
-    /// Waits until nobody of these works.
+    /// Waits until no node of these works.
     fn none_of(&mut self, those: &[usize]) {
         let started = Instant::now();
         while {
@@ -95,17 +95,17 @@ impl Election {
         }
     }
 
-    /// Heals, and tells how long it took until somebody led. How long it may take is a figure, not a test.
+    /// Heals, and tells how long it took until a node led. How long it may take is a figure, not a test.
     fn recover(&mut self) -> usize {
         self.heal();
         let started = Instant::now();
         let all: Vec<usize> = (0..self.group.addresses.len()).collect();
         let nth = self.one_of(&all);
-        println!("somebody leads {:?} after healing", started.elapsed());
+        println!("a node leads {:?} after healing", started.elapsed());
         nth
     }
 
-    /// Nobody led beside another, worked beyond his deadline, or used a token twice; role registers never went back.
+    /// No node led beside another, worked beyond its deadline, or used a token twice; role registers never went back.
     fn end(mut self) {
         self.group.power_loss();
         self.read_on();
@@ -113,6 +113,7 @@ impl Election {
         let terms = JudgeTerms {
             bound: patient,
             allowance: patient,
+            lease: patient,
             recovery: patient,
             reconnect: patient,
             wind_down: patient,
@@ -136,11 +137,11 @@ fn two_against_one_and_each_for_itself() {
     election.split(&[&[first], &others]);
     election.none_of(&[first]);
     election.one_of(&others);
-    // Everybody alone: nobody works.
+    // Every node alone: no node works.
     election.split(&[&[0], &[1], &[2]]);
     election.none_of(&[0, 1, 2]);
     let third = election.recover();
-    // A follower alone: whoever has a majority leads.
+    // A follower alone: a node that has a majority leads.
     let follower = (third + 1) % 3;
     let rest = [third, (third + 2) % 3];
     election.split(&[&rest, &[follower]]);
@@ -159,11 +160,11 @@ fn bridges_one_way_streets_and_flapping() {
     election.connect(|from, to| from == b || to == b);
     std::thread::sleep(TTL);
     election.one_of(&[0, 1, 2]);
-    // The leader is heard by nobody, but hears everybody.
+    // The leader is heard by no node, but hears every node.
     election.connect(|from, _| from != first);
     election.none_of(&[first]);
     election.one_of(&[a, b]);
-    // It hears nobody, but everybody hears it.
+    // It hears no node, but every node hears it.
     election.connect(|_, to| to != first);
     election.none_of(&[first]);
     election.one_of(&[a, b]);
@@ -205,7 +206,7 @@ fn two_against_two() {
     election.end();
 }
 
-/// No partition, but the same court: whoever leads is killed, and it may have led the Raft group too.
+/// No partition, but the same judge: the leader is killed, and it may have led the Raft group too.
 #[test]
 fn killed_leaders_are_replaced_whatever_else_they_were() {
     let mut election = Election::of(3);

@@ -1,4 +1,4 @@
-//! Who is let in: whoever knows the secret, or has a certificate of the authority; and nobody keeps the others out.
+//! Who is let in: a client that knows the secret, or has a certificate of the authority; and no client keeps the others out.
 
 use std::io::{Read as _, Write as _};
 use std::path::Path;
@@ -27,7 +27,7 @@ async fn strangers_are_refused_and_told_why() {
     let url = format!("{}&cluster=other", town.url());
     let error = version(&Peers::open(&url).unwrap(), "x").await.unwrap_err();
     assert!(error.to_string().contains("cluster \"tenure\", not of \"other\""), "{error}");
-    // Whoever speaks something else is cut off, and the member goes on.
+    // A client that speaks something else is cut off, and the member goes on.
     let mut stream = std::net::TcpStream::connect(town.address(0)).unwrap();
     stream.write_all(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
     let mut rest = Vec::new();
@@ -47,9 +47,9 @@ async fn strangers_are_refused_and_told_why() {
     assert!(error.to_string().contains("member=false"), "{error}");
 }
 
-/// Whoever connects and says nothing has to make room for those who do.
+/// A client that connects and says nothing has to make room for those who do.
 #[tokio::test]
-async fn idle_strangers_keep_nobody_out() {
+async fn idle_strangers_keep_no_client_out() {
     let town = settled_one().await;
     let idle: Vec<_> = (0..300).map(|_| std::net::TcpStream::connect(town.address(0)).unwrap()).collect();
     for nth in 0..3 {
@@ -73,13 +73,13 @@ fn certificates() -> TempDir {
             printf 'subjectAltName=%s\\n' $3 > ext
             openssl x509 -req -in $1.csr -CA $2.pem -CAkey $2.key -CAcreateserial -days 2 -out $1.pem -extfile ext
         }
-        issue member ca IP:127.0.0.1; issue client ca DNS:somebody.test; issue other ca2 IP:127.0.0.1";
+        issue member ca IP:127.0.0.1; issue client ca DNS:stranger.test; issue other ca2 IP:127.0.0.1";
     let made = std::process::Command::new("sh").args(["-c", script, "sh"]).arg(dir.path()).output().unwrap();
     assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
     dir
 }
 
-/// The URL of a group at these addresses, for whoever has that certificate and trusts that authority.
+/// The URL of a group at these addresses, for a client that has that certificate and trusts that authority.
 fn url(addresses: &[String], files: &Path, ca: &str, who: &str) -> String {
     let file = |name: String| files.join(name).display().to_string();
     let (ca, cert, key) = (file(format!("{ca}.pem")), file(format!("{who}.pem")), file(format!("{who}.key")));
@@ -87,7 +87,7 @@ fn url(addresses: &[String], files: &Path, ca: &str, who: &str) -> String {
 }
 
 #[tokio::test]
-async fn certificates_of_the_authority_are_let_in_and_nobody_else() {
+async fn certificates_of_the_authority_are_let_in_and_no_others() {
     let (files, places) = (certificates(), tempfile::tempdir().unwrap());
     let addresses: Vec<String> = (0..3).map(|_| free_address()).collect();
     let open = |nth: usize, who: &str, extra: &str| {
@@ -119,7 +119,7 @@ async fn certificates_of_the_authority_are_let_in_and_nobody_else() {
     let operator = Peers::open(&self::url(&addresses, files.path(), "ca", "member")).unwrap();
     operator.add("127.0.0.1:1").await.unwrap();
     operator.remove("127.0.0.1:1").await.unwrap();
-    // The certificate of a client makes nobody a member.
+    // The certificate of a client does not make it a member.
     members[2].close().await;
     let impostor = open(2, "client", "&timeout=2s");
     complains(&impostor, "does not name").await;
@@ -162,7 +162,7 @@ async fn a_client_neither_changes_the_members_nor_becomes_one() {
     let url = format!("peers://{}?secret-file={}&timeout=5s", town.address(0), clients.display());
     let error = version(&Peers::open(&url).unwrap(), "x").await.unwrap_err();
     assert!(error.to_string().contains("the secret is another one there"), "{error}");
-    // Whoever knows that may do both.
+    // A client that knows that may do both.
     town.client().add("127.0.0.1:1").await.unwrap();
     town.client().remove("127.0.0.1:1").await.unwrap();
 }

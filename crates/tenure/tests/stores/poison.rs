@@ -1,4 +1,4 @@
-//! Hostile registers: whatever somebody else writes into the store while elections go on, no election loop fails, healthy
+//! Hostile registers: whatever another login writes into the store while elections go on, no election loop fails, healthy
 //! roles are led and handed over, and never by two at once. The values come from a seed; `TENURE_LONG` runs more of them.
 
 #[path = "poison_protocol.rs"]
@@ -51,7 +51,7 @@ impl Dice {
     }
 }
 
-/// Writes what nobody should.
+/// Writes what no login should.
 struct Vandal {
     store: SharedStore,
     epoch: Epoch,
@@ -288,7 +288,7 @@ async fn attack(open: impl Fn() -> SharedStore, seed: u64, strikes: usize) {
 
 async fn hand_over(operator: &Operator, role: &Name, seed: u64) {
     let until = tokio::time::Instant::now() + PATIENCE;
-    // Nobody may lead just then.
+    // There may be no leader just then.
     while let Err(error) = operator.step_down(role, "a test", PATIENCE).await {
         assert!(tokio::time::Instant::now() < until, "seed {seed}: {role} is not handed over: {error}");
         tokio::time::sleep(Duration::from_millis(20)).await;
@@ -328,7 +328,7 @@ async fn hostile_registers_in_redis_harm_no_healthy_role() {
 
 /// The find: one session with the longest possible ttl made every loop panic once a second.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_session_that_lasts_for_ever_is_told_of_once_and_harms_nobody() {
+async fn a_session_that_lasts_for_ever_is_told_of_once_and_does_no_harm() {
     let store: SharedStore = Arc::new(Memory::new());
     let member = Member::start(store.clone(), "a").await;
     let told = member.node.events().filter_map(|event| async move {

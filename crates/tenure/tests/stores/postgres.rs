@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use crate::postgres_kit::{OneServer, sql};
 use crate::server_kit::stories::Stage;
-use crate::server_kit::{certificates, get, heard, key, must, name, one, put, soon, until_it_works, version};
+use crate::server_kit::{
+    certificates, get, heard, key, must, name, one, printed_schema, put, soon, until_it_works, version,
+};
 use async_trait::async_trait;
 use tempfile::TempDir;
 use tenure::store::{Class, Fate, Kind, Outcome, Postgres, Retry, SharedStore, Signal, Store, Write, open};
@@ -142,6 +144,12 @@ async fn what_the_server_can_lose_makes_it_class_c() {
     let server = OneServer::new();
     let store = server.store();
     assert_eq!(store.describe().await.unwrap().class, Class::B);
+    server.admin().await.batch_execute("ALTER TABLE tenure_registers DISABLE TRIGGER USER").await.unwrap();
+    let described = store.describe().await.unwrap();
+    assert!(
+        described.remarks.concat().contains("triggers that guard tokens are missing or disabled"),
+        "{described:?}"
+    );
     let dir = tempfile::tempdir().unwrap();
     let mut replica = Command::new("pg_receivewal");
     replica.args(["-h", "127.0.0.1", "-U", "postgres", "-p", &server.server().port().to_string(), "-D"]);
@@ -171,10 +179,7 @@ async fn a_user_who_may_not_make_tables_is_told_which_grants_it_needs() {
     let error = store(&url).describe().await.unwrap_err();
     assert_eq!((error.fate(), error.retry()), (Fate::NotApplied, Retry::Never));
     assert!(error.to_string().contains("GRANT SELECT, INSERT"), "{error}");
-    admin.batch_execute(Postgres::ddl()).await.unwrap();
-    let grants = "GRANT SELECT, INSERT, UPDATE, DELETE ON tenure_registers TO app;
-        GRANT SELECT ON tenure_schema, tenure_leaders TO app";
-    admin.batch_execute(grants).await.unwrap();
+    admin.batch_execute(&printed_schema("postgres", "app", false)).await.unwrap();
     let app = store(&url);
     let described = app.describe().await.unwrap();
     assert!(described.class == Class::B && described.notifies, "{described:?}");
@@ -205,8 +210,8 @@ async fn two_search_paths_are_never_two_stores_by_accident() {
     assert_eq!((refused.fate(), refused.retry()), (Fate::NotApplied, Retry::Never));
     let told = store(&format!("{bob}?schema=a"));
     assert_eq!(get(&*told, &space, &place).await.unwrap().version, version(&first), "one store");
-    // A store of its own is one that was asked for. It is another login's, and troubles nobody whose path leads elsewhere;
-    // of two that could be meant by one and the same login, everybody has to say which.
+    // A store of its own is one that was asked for. It is another login's, and troubles no login whose path leads elsewhere;
+    // of two that could be meant by one and the same login, every login has to say which.
     let own = store(&format!("{bob}?schema=b"));
     must(&*own, &space, put(&place, None, "2")).await;
     store(&ann).describe().await.expect("its path leads to a");
@@ -218,7 +223,7 @@ async fn two_search_paths_are_never_two_stores_by_accident() {
     assert_ne!(own.describe().await.unwrap().identity, both[0].describe().await.unwrap().identity);
 }
 
-/// Somebody whose search path leads to a table of the same name first.
+/// A login whose search path leads to a table of the same name first.
 #[tokio::test]
 async fn functions_write_to_the_tables_beside_them() {
     let server = OneServer::new();

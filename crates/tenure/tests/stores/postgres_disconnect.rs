@@ -37,7 +37,7 @@ async fn elected(nodes: &[(Node, Candidate); 2]) -> (Tenure, &'static str) {
         }
     };
     let (tenure, leader) = soon(either).await;
-    (tenure.expect("somebody is elected"), leader)
+    (tenure.expect("a node is elected"), leader)
 }
 
 /// What the records of all sessions that live say about dropped connections.
@@ -62,7 +62,7 @@ async fn until_locks(admin: &tokio_postgres::Client, wanted: i64) {
     soon(right).await;
 }
 
-/// A server that ends a leader's connections ends its session: it stops, and somebody leads anew, on disconnect again. One
+/// A server that ends a leader's connections ends its session: it stops, and a node leads anew, on disconnect again. One
 /// lock for each live session, through it all.
 #[tokio::test]
 async fn a_leader_whose_connections_are_ended_gives_way() {
@@ -114,7 +114,7 @@ async fn locks_are_neither_leaked_nor_taken_twice() {
     }
 }
 
-/// Behind a pooler nobody can tell: the node says so, and its session is a strict one.
+/// Behind a pooler a dropped connection cannot be seen: the node says so, and its session is a strict one.
 #[tokio::test]
 async fn behind_a_pooler_on_disconnect_is_refused_and_said() {
     let server = OneServer::new();
@@ -139,7 +139,7 @@ async fn behind_a_pooler_on_disconnect_is_refused_and_said() {
     soon(node.stop()).await;
 }
 
-/// A server that was killed and came back has no locks left: everybody begins anew, and on disconnect as before.
+/// A server that was killed and came back has no locks left: every node begins anew, and on disconnect as before.
 #[tokio::test]
 async fn after_a_crash_of_the_server_sessions_are_on_disconnect_again() {
     let server = OneServer::new();

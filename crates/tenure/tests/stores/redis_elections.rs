@@ -35,14 +35,14 @@ async fn nodes(server: SocketAddr, count: usize) -> Vec<(Node, Candidate)> {
     join_all(each).await
 }
 
-/// The next tenure of anybody, and whose it is.
+/// The next tenure of any node, and whose it is.
 async fn elected(nodes: &[(Node, Candidate)]) -> (Tenure, usize) {
     let elections: Vec<_> = nodes.iter().map(|(_, candidate)| Box::pin(candidate.elected())).collect();
     let (tenure, index, _) = soon(select_all(elections)).await;
-    (tenure.expect("somebody is elected"), index)
+    (tenure.expect("a node is elected"), index)
 }
 
-/// Waits until everybody knows of that tenure.
+/// Waits until every node knows of that tenure.
 async fn seen_by_all(nodes: &[(Node, Candidate)], token: Token) {
     let seen = |candidate: &Candidate| candidate.leader().is_some_and(|leader| leader.token == token);
     while !nodes.iter().all(|(_, candidate)| seen(candidate)) {
@@ -50,7 +50,7 @@ async fn seen_by_all(nodes: &[(Node, Candidate)], token: Token) {
     }
 }
 
-/// Whoever wipes the store wipes the leader: it gives up, all wait until its lease has run out, and then one is
+/// A wiped store has no leader: it gives up, all wait until its lease has run out, and then one is
 /// elected with a higher token.
 #[tokio::test]
 async fn a_flush_ends_the_tenure_and_is_followed_by_a_quarantine_and_a_higher_token() {
@@ -94,7 +94,7 @@ async fn a_server_without_persistence_elects_after_a_quarantine_and_says_why() {
 
 /// What designs like this one ask a server for, and what this one never does.
 #[tokio::test]
-async fn nothing_is_scanned_nothing_expires_and_nobody_asks_the_server_for_the_time() {
+async fn nothing_is_scanned_nothing_expires_and_the_server_is_not_asked_for_the_time() {
     let server = start(DURABLE);
     let nodes = nodes(server.address(), 3).await;
     for _ in 0..3 {

@@ -39,7 +39,7 @@ async fn sentinels_are_followed_to_the_new_primary() {
     let described = Redis::open(&url).unwrap().describe().await.unwrap();
     assert_eq!(described.class, Class::C);
     assert!(described.remarks.iter().any(|remark| remark.contains("Sentinel")), "{:?}", described.remarks);
-    // With the only replica promoted nobody could acknowledge, so the nodes ask for none.
+    // With the only replica promoted no replica could acknowledge, so the nodes ask for none.
     let url = url.replace("wait=1&", "");
     let node = Node::builder(&url).name("a").ttl(TTL).start().await.unwrap();
     let candidate = node.candidate("scheduler").await.unwrap();

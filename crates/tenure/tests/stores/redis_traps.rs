@@ -1,16 +1,17 @@
 //! What goes wrong with real Redis servers, and what the store makes of it.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::sqlite_kit::{EPOCH, answer, fresh_space, node, put};
 use futures_util::FutureExt;
 use futures_util::stream::{BoxStream, StreamExt};
 use rustix::process::Signal as Kill;
-use tenure::Token;
 use tenure::store::{
     Class, Fate, Key, Kind, Name, Outcome, Query, Redis, Retry, Signal, Store, StoreError, Value, Version,
     Write,
 };
+use tenure::{Node, Token};
 use tenure_torture::servers::redis::{DURABLE, FORGETFUL, command, durable, info, start, start_in};
 use tenure_torture::servers::{Server, free_port};
 
@@ -122,7 +123,7 @@ async fn a_durable_server_that_restarts_forgets_nothing_and_the_handle_finds_it_
 }
 
 #[tokio::test]
-async fn a_forgetful_server_that_restarts_is_told_to_everybody() {
+async fn a_forgetful_server_that_restarts_is_told_to_every_watch() {
     let (server, space) = (start(FORGETFUL), fresh_space());
     let store = open(&server, "");
     assert_eq!(store.describe().await.unwrap().class, Class::C);
@@ -135,7 +136,7 @@ async fn a_forgetful_server_that_restarts_is_told_to_everybody() {
 }
 
 #[tokio::test]
-async fn a_durable_server_with_another_memory_is_told_to_everybody() {
+async fn a_durable_server_with_other_data_is_told_to_every_watch() {
     let (server, space) = (start(DURABLE), fresh_space());
     let store = open(&server, "");
     let mut watch = store.watch(&space);
@@ -285,6 +286,10 @@ async fn users_with_few_rights_work_and_are_told_what_they_lack() {
     let reader = user("reader", &["-hset"]);
     let error = error_of(&reader, &space, &put(&node("c"), None, 1)).await;
     assert_eq!((error.fate(), error.retry()), (Fate::NotApplied, Retry::Never), "{error}");
+    let reading = Node::builder_with_store(Arc::new(reader)).namespace(space.as_str()).name("reader");
+    let reading = reading.start_without_waiting().unwrap();
+    let refused = tokio::time::timeout(PATIENCE, reading.store_refused()).await.expect("it is told");
+    assert!(refused.to_string().contains("this user may not do that"), "{refused}");
     let stranger = Redis::open(&format!("redis://least:hunter3@{address}/0")).unwrap();
     let error = stranger.describe().await.unwrap_err();
     assert_eq!((error.fate(), error.retry()), (Fate::NotApplied, Retry::Never), "{error}");
@@ -328,7 +333,11 @@ async fn a_socket_and_an_encrypted_connection_serve_as_well() {
     must(&by_socket, &space, &put(&node("a"), Some(version), 2)).await;
     assert!(matches!(answer(&mut watch).await, Some(Signal::Changed(_))));
     let untrusting = Redis::open(&format!("rediss://localhost:{tls}/0")).unwrap();
-    assert_eq!(untrusting.describe().await.unwrap_err().fate(), Fate::NotApplied, "nobody vouches for it");
+    assert_eq!(
+        untrusting.describe().await.unwrap_err().fate(),
+        Fate::NotApplied,
+        "no authority vouches for it"
+    );
     for (url, why) in [
         (format!("rediss://127.0.0.1:{tls}/0?ca={cert}"), "the certificate names another host"),
         (format!("rediss://localhost:{}/0?ca={cert}", server.address().port()), "never in clear"),
@@ -367,7 +376,7 @@ fn make_certificate(dir: &std::path::Path) {
     assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
 }
 
-/// Whoever may write to the server may write anything: it stays that field's problem.
+/// A login that may write to the server may write anything: it stays that field's problem.
 #[tokio::test]
 async fn a_field_that_is_no_register_harms_no_other() {
     let server = start(DURABLE);

@@ -4,18 +4,16 @@
 use std::time::Duration;
 
 use crate::fence_kit::{Client, LONG, leader, soon};
-use tenure::schema::SchemaRequest;
-use tenure::{Name, Node, Tenure};
+use crate::mysql_kit::run_script;
+use crate::server_kit::printed_schema;
+use tenure::{Node, Tenure};
 use tenure_torture::servers::{mysql, postgres, redis as redis_server};
 
 fn wanted(store: &str, fence: bool) -> String {
-    let name = |text| Name::new(text).expect("a valid name");
-    let request =
-        SchemaRequest { store: store.to_owned(), user: name("elector"), namespace: name("default"), fence };
-    request.text().expect("this build knows it")
+    printed_schema(store, "elector", fence)
 }
 
-/// Two terms of office, one after the other.
+/// Two tenures, one after the other.
 async fn elections(url: &str) -> (Node, Tenure) {
     let node = Node::builder(url).name("web-1").ttl(Duration::from_secs(5)).start().await.unwrap();
     let candidate = node.candidate("scheduler").await.unwrap();
@@ -54,28 +52,14 @@ async fn postgres_rights_are_enough_for_elections_and_fences() {
     soon(node.stop()).await;
 }
 
-/// As a person would: what is printed changes its delimiter on the way, which only the client understands.
-fn run_in_the_client(port: u16, sql: &str) {
-    use std::io::Write as _;
-    let mut client = std::process::Command::new("mariadb")
-        .args(["--no-defaults", "--protocol=tcp", "--host=127.0.0.1", "--user=root"])
-        .arg(format!("--port={port}"))
-        .arg(mysql::DATABASE)
-        .stdin(std::process::Stdio::piped())
-        .spawn()
-        .expect("the client comes with mariadb-server");
-    client.stdin.take().expect("a pipe").write_all(sql.as_bytes()).expect("it reads");
-    assert!(client.wait().expect("it ends").success());
-}
-
 #[tokio::test]
 async fn mysql_rights_are_enough_for_elections_and_fences() {
     let server = mysql::Mysql::start(&[]);
-    run_in_the_client(server.port(), "CREATE USER elector@'%' IDENTIFIED BY 'hunter2';");
+    run_script(&server, "CREATE USER elector@'%' IDENTIFIED BY 'hunter2';");
     // It may be run again.
     for _ in 0..2 {
-        run_in_the_client(server.port(), &wanted("mysql", false));
-        run_in_the_client(server.port(), &wanted("mysql", true));
+        run_script(&server, &wanted("mysql", false));
+        run_script(&server, &wanted("mysql", true));
     }
     let url = server.url("elector");
     let (node, tenure) = elections(&url).await;
@@ -122,7 +106,7 @@ async fn redis_rights_are_enough_for_elections_and_fences() {
     soon(node.stop()).await;
 }
 
-/// The script between the quotes, as somebody copies it.
+/// The script between the quotes, as a person copies it.
 fn shown_script(text: &str) -> String {
     let shown = text.split('\'').nth(1).expect("it is quoted");
     assert!(text.contains("' 1 'tenure:{default}:0:cluster'"), "{text}");

@@ -92,7 +92,7 @@ async fn a_lock_passed_on_outlives_the_release_and_a_crash_leaves_its_file_until
     let lock = file.0.path().join("tenure.db-locks").join(format!("{session}.lock"));
     assert!(lock.exists());
     child.kill();
-    assert!(lock.exists(), "nobody was there to remove it");
+    assert!(lock.exists(), "no process was there to remove it");
     let store = Sqlite::open(file.path()).unwrap();
     assert!(lock.exists(), "the session may still be live");
     let over = Value::of(&serde_json::json!({ "state": "expelled" }), None);
@@ -107,7 +107,7 @@ async fn a_lock_passed_on_outlives_the_release_and_a_crash_leaves_its_file_until
     store.write(&space, &[write]).await.unwrap();
     let next = Sqlite::open(file.path()).unwrap();
     next.describe().await.unwrap();
-    assert!(!lock.exists(), "the session is over, and nobody holds the lock");
+    assert!(!lock.exists(), "the session is over, and no process holds the lock");
     let mut watch = next.watch(&space);
     next.liveness().watch_lock(&space, session, &id, Takeover::Strict);
     next.close().await;
@@ -215,7 +215,7 @@ fn replace(file: &OneFile) {
 }
 
 #[tokio::test]
-async fn whoever_comes_after_a_file_was_replaced_is_told_that_the_store_forgot() {
+async fn a_node_that_comes_after_a_file_was_replaced_is_told_that_the_store_forgot() {
     let (file, space) = (OneFile::new(), fresh_space());
     let survivor = Sqlite::open(file.path()).unwrap();
     survivor.liveness().acquire_lock(&space, SessionId::new(5), Takeover::Strict).await.unwrap();
@@ -230,7 +230,7 @@ async fn whoever_comes_after_a_file_was_replaced_is_told_that_the_store_forgot()
     newcomer.write(&space, &[put(&node("a"), None, 1)]).await.unwrap();
     assert!(
         matches!(answer(&mut watch).await, Some(Signal::Changed(_))),
-        "nobody is left who knew the other file"
+        "no node is left that knew the other file"
     );
 }
 
@@ -269,7 +269,7 @@ async fn a_process_of_another_pid_namespace_on_the_file_is_told() {
     assert_eq!(store.describe().await.unwrap().remarks, [""; 0]);
 }
 
-/// Whoever led in the old file may be frozen, and rely on a lease that is longer than the newcomer's: its lock tells.
+/// A process that led in the old file may be frozen, and rely on a lease that is longer than the newcomer's: its lock tells.
 #[tokio::test]
 async fn after_a_file_was_replaced_the_longest_lease_of_those_who_knew_it_is_waited_for() {
     let (file, space) = (OneFile::new(), Name::new("default").unwrap());
@@ -406,7 +406,7 @@ async fn files_are_for_their_owner_or_for_the_group_that_shares_them() {
 
 /// A file of an older version that every user of the host could lock, and so stop every writer.
 #[tokio::test]
-async fn nobody_else_can_take_the_turn_to_write() {
+async fn no_other_user_can_take_the_turn_to_write() {
     let file = OneFile::new();
     let notifier = file.0.path().join("tenure.db-notify");
     std::fs::write(&notifier, "").unwrap();
@@ -452,7 +452,7 @@ async fn what_other_users_can_change_is_rejected_unless_told() {
         chmod(changed, 0o777);
         let refused = opened(&database, "").map(drop).unwrap_err();
         assert!(refused.contains("every user of this host can write it"), "{}: {refused}", path.display());
-        assert!(opened(&database, "?access=group").is_err(), "a group is not everybody");
+        assert!(opened(&database, "?access=group").is_err(), "a group is not every user");
         let store = opened(&database, "?access=anyone").unwrap();
         let remarks = store.describe().await.unwrap().remarks.join("\n");
         assert!(remarks.contains("access=anyone"), "doctor says so: {remarks}");

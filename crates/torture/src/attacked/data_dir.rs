@@ -7,6 +7,8 @@ use crate::servers::disk::Disk;
 use crate::servers::scratch;
 use tempfile::TempDir;
 
+use crate::servers::group::Members;
+
 use super::FaultResult;
 
 /// See the [module](self). To be dropped after the servers that use it.
@@ -49,5 +51,32 @@ impl DataDir {
 
     pub(super) fn clear(&self) -> FaultResult {
         self.disk.as_ref().map_or(Ok(()), Disk::clear)
+    }
+}
+
+/// Copies of what every server of a group had at some time.
+#[derive(Default)]
+pub(super) struct GroupCopies(Vec<TempDir>);
+
+impl GroupCopies {
+    /// Ends every server and copies what it has. They are to be launched again.
+    pub(super) fn keep<P>(&mut self, group: &mut Members<P>, data_dir: &DataDir) {
+        group.stop_all();
+        let count = group.count();
+        self.0 = (0..count).filter_map(|nth| Some(data_dir.copy_of(group.data(nth)?.path()))).collect();
+    }
+
+    /// Ends every server and gives it what it had then. They are to be launched again.
+    pub(super) fn put_back<P>(&mut self, group: &mut Members<P>) {
+        let older = std::mem::take(&mut self.0);
+        if older.is_empty() {
+            return;
+        }
+        group.stop_all();
+        for (nth, older) in older.into_iter().enumerate() {
+            if let Some(data) = group.data(nth) {
+                *data = older;
+            }
+        }
     }
 }

@@ -4,9 +4,8 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use rustix::process::Signal;
-use tempfile::TempDir;
 
-use super::data_dir::DataDir;
+use super::data_dir::{DataDir, GroupCopies};
 use super::{FaultResult, run};
 use crate::fault::FaultKind;
 use crate::proxy::Proxy;
@@ -22,7 +21,7 @@ pub(super) struct Etcd {
     links: Vec<Proxy>,
     /// Which member suffers next.
     turn: usize,
-    older: Vec<TempDir>,
+    older: GroupCopies,
     data_dir: DataDir,
 }
 
@@ -37,33 +36,7 @@ impl Etcd {
         // What is written over and over is not kept.
         let settings = ["--auto-compaction-mode", "periodic", "--auto-compaction-retention", "1m"];
         let group = Group::start_with(MEMBERS, &settings, link, || data_dir.folder());
-        Self { group, links, turn: 0, older: Vec::new(), data_dir }
-    }
-
-    fn all(&mut self, what: impl Fn(&mut Group, usize)) {
-        (0..MEMBERS).for_each(|nth| what(&mut self.group, nth));
-    }
-
-    /// Every member is ended, and what it had is copied.
-    fn keep_copies(&mut self) {
-        self.all(Group::stop);
-        let copies = (0..MEMBERS).filter_map(|nth| Some(self.data_dir.copy_of(self.group.data(nth)?.path())));
-        self.older = copies.collect();
-        self.group.launch_all();
-    }
-
-    /// Every member goes on with what there was then.
-    fn put_back_copies(&mut self) {
-        let older = std::mem::take(&mut self.older);
-        if older.is_empty() {
-            return;
-        }
-        self.all(Group::stop);
-        for (nth, older) in older.into_iter().enumerate() {
-            if let Some(data) = self.group.data(nth) {
-                *data = older;
-            }
-        }
+        Self { group, links, turn: 0, older: GroupCopies::default(), data_dir }
     }
 
     fn ctl(&self, words: &[&str]) -> FaultResult {
@@ -98,10 +71,13 @@ impl AttackedServer for Etcd {
             FaultKind::MemberKill => self.group.stop(turn),
             FaultKind::MemberFreeze => self.group.signal(turn, Signal::STOP),
             FaultKind::MemberCut => self.links[turn].black_hole(),
-            FaultKind::StoreKill => self.all(Group::stop),
-            FaultKind::StoreFreeze => self.all(|group, nth| group.signal(nth, Signal::STOP)),
+            FaultKind::StoreKill => self.group.stop_all(),
+            FaultKind::StoreFreeze => self.group.signal_all(Signal::STOP),
             FaultKind::ReadOnly => return self.group.raise_nospace(turn),
-            FaultKind::Restore => self.keep_copies(),
+            FaultKind::Restore => {
+                self.older.keep(&mut self.group, &self.data_dir);
+                self.group.launch_all();
+            }
             FaultKind::Flush => return self.ctl(&["del", "--prefix", "tenure/"]),
             FaultKind::DeleteRows => return self.delete_sessions(),
             _ => {}
@@ -113,9 +89,9 @@ impl AttackedServer for Etcd {
         match kind {
             FaultKind::MemberCut => self.links[self.turn].heal(),
             FaultKind::MemberFreeze | FaultKind::StoreFreeze => {
-                self.all(|group, nth| group.signal(nth, Signal::CONT));
+                self.group.signal_all(Signal::CONT);
             }
-            FaultKind::Restore => self.put_back_copies(),
+            FaultKind::Restore => self.older.put_back(&mut self.group),
             _ => {}
         }
         self.group.launch_all();

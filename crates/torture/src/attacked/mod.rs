@@ -7,10 +7,13 @@ mod data_dir;
 mod etcd;
 mod galera;
 mod kubernetes;
+mod nats;
+mod object;
 mod peers;
 mod redis;
 mod semi_sync;
 mod sql;
+mod zookeeper;
 
 use std::io::{Read as _, Seek as _};
 use std::process::{Command, Stdio};
@@ -33,6 +36,8 @@ pub(crate) type FaultResult = Result<(), String>;
 pub struct PrivateServer {
     /// As `--private` spells it.
     pub name: &'static str,
+    /// The store that its URLs are of, as the registry calls it.
+    pub store: &'static str,
     /// As `docs/evidence.md` calls it.
     pub label: &'static str,
     /// One line for `--help`.
@@ -43,22 +48,31 @@ pub struct PrivateServer {
 /// Every kind, one line each: torture, bench and `--help` find it here.
 #[rustfmt::skip]
 pub static PRIVATE_SERVERS: &[PrivateServer] = &[
-    PrivateServer { name: "sqlite", label: "SQLite", about: "The embedded store", start: |data| Box::new(Sqlite::start(data)) },
-    PrivateServer { name: "redis", label: "Redis", about: "Redis, durable", start: |data| Box::new(redis::Redis::start(data)) },
-    PrivateServer { name: "redis-failover", label: "Redis, Sentinel", about: "Redis with a replica and Sentinels: class C", start: |_| Box::new(redis::Failover::start()) },
-    PrivateServer { name: "postgres", label: "PostgreSQL", about: "PostgreSQL", start: |data| Box::new(sql::Sql::postgres(data)) },
-    PrivateServer { name: "mysql", label: "MariaDB", about: "MariaDB", start: |data| Box::new(sql::Sql::mysql(data)) },
-    PrivateServer { name: "mysql-pair", label: "MariaDB, semi-synchronous", about: "MariaDB with a replica that confirms each write", start: |_| Box::new(semi_sync::SemiSync::start()) },
-    PrivateServer { name: "galera", label: "MariaDB Galera", about: "Three members of a Galera cluster: class C", start: |_| Box::new(galera::Galera::start()) },
-    PrivateServer { name: "etcd", label: "etcd", about: "Three members of etcd", start: |data| Box::new(etcd::Etcd::start(data)) },
-    PrivateServer { name: "kubernetes", label: "Kubernetes", about: "Two API servers of Kubernetes on three members of etcd", start: |data| Box::new(kubernetes::Kubernetes::start(data)) },
-    PrivateServer { name: "peers", label: "Peers", about: "Three members of a group of peers", start: |data| Box::new(peers::Peers::start(data)) },
+    PrivateServer { name: "sqlite", store: "sqlite", label: "SQLite", about: "The embedded store", start: |data| Box::new(Sqlite::start(data)) },
+    PrivateServer { name: "redis", store: "redis", label: "Redis", about: "Redis, durable", start: |data| Box::new(redis::Redis::start(data)) },
+    PrivateServer { name: "redis-failover", store: "redis", label: "Redis, Sentinel", about: "Redis with a replica and Sentinels: class C", start: |_| Box::new(redis::Failover::start()) },
+    PrivateServer { name: "postgres", store: "postgres", label: "PostgreSQL", about: "PostgreSQL", start: |data| Box::new(sql::Sql::postgres(data)) },
+    PrivateServer { name: "mysql", store: "mysql", label: "MariaDB", about: "MariaDB", start: |data| Box::new(sql::Sql::mysql(data)) },
+    PrivateServer { name: "mysql-pair", store: "mysql", label: "MariaDB, semi-synchronous", about: "MariaDB with a replica that confirms each write", start: |_| Box::new(semi_sync::SemiSync::start()) },
+    PrivateServer { name: "galera", store: "mysql", label: "MariaDB Galera", about: "Three members of a Galera cluster: class C", start: |_| Box::new(galera::Galera::start()) },
+    PrivateServer { name: "etcd", store: "etcd", label: "etcd", about: "Three members of etcd", start: |data| Box::new(etcd::Etcd::start(data)) },
+    PrivateServer { name: "kubernetes", store: "kubernetes", label: "Kubernetes", about: "Two API servers of Kubernetes on three members of etcd", start: |data| Box::new(kubernetes::Kubernetes::start(data)) },
+    PrivateServer { name: "zookeeper", store: "zookeeper", label: "ZooKeeper", about: "Three servers of ZooKeeper", start: |data| Box::new(zookeeper::ZooKeeper::start(data)) },
+    PrivateServer { name: "nats", store: "nats", label: "NATS", about: "Three servers of NATS JetStream", start: |data| Box::new(nats::Nats::start(data)) },
+    PrivateServer { name: "object", store: "object", label: "Object storage", about: "MinIO: object storage on one disk", start: |data| Box::new(object::Object::start(data)) },
+    PrivateServer { name: "peers", store: "peers", label: "Peers", about: "Three members of a group of peers", start: |data| Box::new(peers::Peers::start(data)) },
 ];
 
 impl PrivateServer {
     /// Starts a server of this kind, on a disk that can be full if that is wanted and possible.
     pub(crate) fn start(&self, small_disk: bool) -> Box<dyn AttackedServer> {
         (self.start)(DataDir::new(small_disk))
+    }
+
+    /// Whether this build has the store for it.
+    #[must_use]
+    pub fn is_in_this_build(&self) -> bool {
+        tenure::store::BACKENDS.iter().any(|backend| backend.name == self.store)
     }
 
     /// The kind of that name.

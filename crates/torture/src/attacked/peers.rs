@@ -79,7 +79,7 @@ impl Peers {
         self.members[nth].server = Some(Server::start("a member", dir, port, &mut command, ready));
     }
 
-    /// Starts whoever was stopped, or has ended by itself.
+    /// Starts each member that was stopped, or has ended by itself.
     fn launch_all(&mut self) {
         for nth in 0..MEMBERS {
             let member = &mut self.members[nth];
@@ -105,7 +105,7 @@ impl Peers {
         self.members.iter_mut().for_each(what);
     }
 
-    /// Everybody is ended, and what they had is copied.
+    /// All members are ended, and their data is copied.
     fn keep_copies(&mut self) {
         self.all(PeerMember::stop);
         for member in &mut self.members {
@@ -114,7 +114,7 @@ impl Peers {
         self.launch_all();
     }
 
-    /// Everybody goes on with what there was then.
+    /// All members go on with the data of that time.
     fn put_back_copies(&mut self) {
         self.all(|member| {
             if let Some(older) = member.older.take() {

@@ -8,7 +8,7 @@ use tempfile::TempDir;
 use super::sql::{SqlFaults, holds, mariadb, status};
 use super::{FaultResult, run_with, until};
 use crate::fault::FaultKind;
-use crate::judge::FaultScope;
+use crate::judge::{DataLoss, FaultScope};
 use crate::proxy::Proxy;
 use crate::servers::mysql::{self, MariaDb, Mysql};
 use crate::target::AttackedServer;
@@ -136,8 +136,8 @@ impl AttackedServer for SemiSync {
         }
     }
 
-    fn has_lost(&self, kind: FaultKind) -> bool {
-        kind == FaultKind::Failover && self.loses
+    fn loses(&self, kind: FaultKind) -> DataLoss {
+        if kind == FaultKind::Failover && self.loses { DataLoss::Newest } else { DataLoss::None }
     }
 
     /// The member of the group that suffers is the replica; the primary then goes on without it.

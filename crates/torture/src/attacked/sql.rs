@@ -205,7 +205,7 @@ pub(super) fn status(name: &str) -> String {
 }
 
 impl SqlFaults for MariaDb {
-    /// Not a full disk: whoever met it waits for a minute before it looks whether there is room again.
+    /// Not a full disk: the server waits for a minute before it looks whether there is room again.
     const ABLE: &'static [FaultKind] = &[
         FaultKind::StoreKill,
         FaultKind::StoreFreeze,

@@ -1,16 +1,16 @@
-//! Gaps: times in which nobody led a role, and what excuses them.
+//! Gaps: times in which no node led a role, and what excuses them.
 //!
-//! A gap is held against the bound only where a leader could be expected: as long as one and the same node ran, was in
-//! nobody's way and had been so for a while, on a store that was well, for a role that was not paused. From that,
+//! A gap is held against the bound only where a leader could be expected: as long as one and the same node ran, was disturbed
+//! by no fault and had not been for a while, on a store that was well, for a role that was not paused. From that,
 //! what this node's own threads and the witness's were kept waiting for is taken off.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::rules::stalls_of;
 use super::violation::{Violation, ViolationKind, millis, show};
-use super::{FaultScope, JudgeCase, Note, NoteKind, ObservedTenure, Span, Spans};
+use super::{DataLoss, FaultScope, JudgeCase, Note, NoteKind, ObservedTenure, Span, Spans};
 
-/// A time in which nobody led.
+/// A time in which no node led.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Gap {
     /// Which role.
@@ -97,7 +97,8 @@ fn faults(case: &JudgeCase, on: impl Fn(&FaultScope) -> bool) -> Spans {
     let (recovery, reconnect) = (nanos(case.terms.recovery), nanos(case.terms.reconnect));
     let those = case.injected.iter().filter(|fault| on(&fault.on));
     Spans::of(those.map(|fault| {
-        let lasting = fault.destroys || matches!(fault.on, FaultScope::Node(_) | FaultScope::Servers);
+        let lasting =
+            fault.loses != DataLoss::None || matches!(fault.on, FaultScope::Node(_) | FaultScope::Servers);
         (fault.from, fault.to.saturating_add(if lasting { recovery } else { reconnect }))
     }))
 }

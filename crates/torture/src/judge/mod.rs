@@ -12,8 +12,11 @@
 
 mod events;
 mod gaps;
+mod losses;
 mod note;
 mod observed;
+#[cfg(test)]
+mod planted;
 mod rules;
 mod spans;
 #[cfg(test)]
@@ -23,6 +26,7 @@ mod violation;
 mod witnessed;
 
 pub use gaps::Gap;
+pub use losses::DataLoss;
 pub use note::{NeighbourActivity, Note, NoteBuffer, NoteKind, NoteReader, NoteWriter, StallMeter, read_dir};
 pub use observed::{ObservedTenure, tenures};
 pub use spans::{Span, Spans};
@@ -39,11 +43,11 @@ use crate::linearizability::chain;
 pub enum FaultScope {
     /// This node cannot be expected to lead.
     Node(String),
-    /// Nobody can be expected to lead this role.
+    /// No node can be expected to lead this role.
     Role(String),
-    /// Nobody can be expected to lead anything.
+    /// No node can be expected to lead any role.
     Store,
-    /// Nobody can be expected to lead anything, nor for as long after as nodes wait that came to another server.
+    /// No node can be expected to lead any role, nor for as long after as nodes wait that came to another server.
     Servers,
     /// Everything is expected as ever.
     Nothing,
@@ -69,15 +73,8 @@ pub struct InjectedFault {
     pub to: u64,
     /// On what it lies.
     pub on: FaultScope,
-    /// Whether the store may have lost what it had acknowledged.
-    pub destroys: bool,
-}
-
-impl InjectedFault {
-    /// Whether it may have destroyed what the store knew of this role.
-    fn destroys_of(&self, role: &str) -> bool {
-        self.destroys && !matches!(&self.on, FaultScope::Role(other) if other != role)
-    }
+    /// What the store may have lost of what it had acknowledged.
+    pub loses: DataLoss,
 }
 
 /// What was promised.
@@ -87,6 +84,8 @@ pub struct JudgeTerms {
     pub bound: Duration,
     /// What is allowed on top: for what no thread of the witness could measure.
     pub allowance: Duration,
+    /// A leader that the store forgot leads no longer than this after the last beat that was acknowledged.
+    pub lease: Duration,
     /// How long after data was lost, and after a node was in trouble, everything can be expected again: a lease that was
     /// known has to run out, and a quarantine.
     pub recovery: Duration,
@@ -119,14 +118,14 @@ pub struct JudgeCase {
 pub struct Verdict {
     /// Everything that must never be, and was.
     pub violations: Vec<Violation>,
-    /// Overlaps and tokens that did not rise where the store had lost what it had acknowledged: no promise covers
-    /// them, and only the token protects.
+    /// Writes that the store lost after it had acknowledged them, and the overlaps, tokens that did not rise and ticks that came of
+    /// it: no promise covers them, and only the token protects.
     pub losses: Vec<Violation>,
     /// Every tenure that left a trace, in order of time.
     pub tenures: Vec<ObservedTenure>,
-    /// Every time in which nobody led a role.
+    /// Every time in which no node led a role.
     pub gaps: Vec<Gap>,
-    /// How many instants at which somebody led were judged.
+    /// How many instants at which a node led were judged.
     pub acts: u64,
     /// Writes that the fence took, and stale ones that it refused.
     pub fenced: (u64, u64),
@@ -143,9 +142,14 @@ pub struct Verdict {
 pub fn judge(case: &JudgeCase) -> Verdict {
     let tenures = tenures(&case.notes);
     let gaps = gaps::gaps(case, &tenures);
+    let registers = chain::histories(&case.notes);
+    let operations = registers.values().map(Vec::len).sum();
+    let known = losses::find(case, &registers);
     let mut found = rules::leaders(&tenures);
     found.extend(rules::workers(&tenures));
-    found.extend(rules::tokens(&tenures, &case.injected));
+    found.extend(rules::tokens(&tenures, |role, since, until| {
+        known.losses.iter().any(|loss| loss.lies_between(&format!("role/{role}"), since, until, &case.terms))
+    }));
     found.extend(rules::resumed_tenures(&tenures));
     found.extend(rules::beyond_deadline(&tenures));
     found.extend(rules::work_ends(case, &tenures));
@@ -155,17 +159,11 @@ pub fn judge(case: &JudgeCase) -> Verdict {
     found.extend(ticks::lost(&case.notes));
     found.extend(events::legal(&case.notes));
     found.extend(gaps::too_long(case, &gaps));
-    let registers = chain::histories(&case.notes);
-    let operations = registers.values().map(Vec::len).sum();
-    found.extend(registers.iter().filter_map(|(name, history)| {
-        chain::check(history)
-            .err()
-            .map(|why| Violation::of(ViolationKind::Register, name, (why.from, why.to), why.text))
-    }));
-    let (losses, violations) = found
-        .into_iter()
-        .map(|violation| violation.blame(&case.injected))
-        .partition(|violation| violation.is_loss(case));
+    found.extend(known.violations);
+    let found = found.into_iter().map(|violation| violation.blame(&case.injected));
+    let (mut losses, violations): (Vec<_>, Vec<_>) =
+        found.partition(|violation| losses::excuse(&known.losses, violation, &case.terms));
+    losses.extend(known.taken.into_iter().map(|loss| loss.blame(&case.injected)));
     let acts = tenures.iter().map(|tenure| tenure.acts).sum();
     let fenced = rules::fenced(&case.notes);
     let nuisance = rules::nuisance(&case.notes);

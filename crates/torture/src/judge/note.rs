@@ -117,7 +117,7 @@ pub enum NoteKind {
         put: Option<String>,
         /// When it was sent.
         called: u64,
-        /// Whether it was applied; unknown if nobody can tell.
+        /// Whether it was applied; unknown if no answer tells.
         applied: Option<bool>,
     },
     /// What a neighbour without rights did since it last noted something.
@@ -280,7 +280,7 @@ impl NoteBuffer {
         self.notes
     }
 
-    /// How many instants at which somebody led were written down.
+    /// How many instants at which a node led were written down.
     #[must_use]
     pub fn acts(&self) -> u64 {
         self.acts

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::violation::{Violation, ViolationKind, millis, show};
-use super::{InjectedFault, JudgeCase, NeighbourActivity, Note, NoteKind, ObservedTenure, Span, Spans};
+use super::{JudgeCase, NeighbourActivity, Note, NoteKind, ObservedTenure, Span, Spans};
 
 /// No two lead a role at once.
 pub(super) fn leaders(tenures: &[ObservedTenure]) -> Vec<Violation> {
@@ -35,18 +35,15 @@ fn non_overlapping(
 }
 
 /// Tokens strictly rise. After a loss of data one may be low; those after it are held to that one, so that one loss does not
-/// excuse all that comes later.
-pub(super) fn tokens(tenures: &[ObservedTenure], injected: &[InjectedFault]) -> Vec<Violation> {
+/// excuse all that comes later. `lost`: whether the register of a role was lost between two instants.
+pub(super) fn tokens(tenures: &[ObservedTenure], lost: impl Fn(&str, u64, u64) -> bool) -> Vec<Violation> {
     let mut found = Vec::new();
     for spans in by_role(tenures, |tenure| tenure.led).values() {
         let mut highest: Option<(&ObservedTenure, Span)> = None;
         for &(tenure, span) in spans {
             if let Some(before) = highest.filter(|(before, _)| tenure.token <= before.token) {
                 found.push(Violation::of_two(ViolationKind::Token, before, (tenure, span)));
-                let lost = |fault: &InjectedFault| {
-                    fault.destroys_of(&tenure.role) && fault.from <= span.0 && fault.to >= before.1.0
-                };
-                highest = highest.filter(|_| !injected.iter().any(lost));
+                highest = highest.filter(|_| !lost(&tenure.role, before.1.0, span.0));
             }
             highest = highest.filter(|(before, _)| before.token >= tenure.token).or(Some((tenure, span)));
         }
@@ -77,7 +74,7 @@ pub(super) fn resumed_tenures(tenures: &[ObservedTenure]) -> Vec<Violation> {
     tenures.iter().filter_map(relapse).collect()
 }
 
-/// Nobody relies on a lease that has run out.
+/// No leader relies on a lease that has run out.
 pub(super) fn beyond_deadline(tenures: &[ObservedTenure]) -> Vec<Violation> {
     let beyond = |tenure: &ObservedTenure| {
         let (at, until) = tenure.beyond?;

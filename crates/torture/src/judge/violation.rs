@@ -2,8 +2,7 @@
 
 use std::fmt;
 
-use super::gaps::nanos;
-use super::{InjectedFault, JudgeCase, ObservedTenure, Span};
+use super::{InjectedFault, ObservedTenure, Span};
 
 /// What must never be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -26,7 +25,7 @@ pub enum ViolationKind {
     SharedToken,
     /// Events came in an order that cannot be.
     Events,
-    /// Nobody led for longer than promised.
+    /// No node led for longer than promised.
     Gap,
     /// A tick was run twice.
     TickTwice,
@@ -90,29 +89,13 @@ impl Violation {
         self
     }
 
-    /// Whether it only shows what a store lost that had acknowledged it: no promise covers that. Each loss excuses what it
-    /// can cause, and no more: two leaders until every lease that was known before has run out; a token that is given
-    /// again, a register that went back, or a tick that is run again, if the loss lies between the two.
-    pub(super) fn is_loss(&self, case: &JudgeCase) -> bool {
-        let recovery = nanos(case.terms.recovery);
-        let role = self.of.strip_prefix("role/").unwrap_or(&self.of);
-        let mut losses = case.injected.iter().filter(|fault| fault.destroys_of(role));
-        losses.any(|fault| {
-            let over = fault.to.saturating_add(recovery);
-            let (begun, between) = (fault.from <= self.span.1, over >= self.since);
-            match self.wrong {
-                ViolationKind::Token | ViolationKind::SharedToken => {
-                    begun && between && !case.terms.tokens_rise
-                }
-                ViolationKind::TickTwice | ViolationKind::TickLost | ViolationKind::Register => {
-                    begun && between
-                }
-                ViolationKind::TwoLeaders | ViolationKind::TwoWorkers => {
-                    begun && between && self.span.1 <= over
-                }
-                _ => false,
-            }
-        })
+    /// The register that keeps what it is about.
+    pub(super) fn register(&self) -> String {
+        let kind = match self.wrong {
+            ViolationKind::TickTwice | ViolationKind::TickLost => "task",
+            _ => "role",
+        };
+        format!("{kind}/{}", self.of)
     }
 }
 

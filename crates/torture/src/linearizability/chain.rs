@@ -20,14 +20,13 @@ pub enum Operation {
         put: String,
         /// When it was sent.
         called: u64,
-        /// When it was answered; never, if nobody can tell what came of it.
+        /// When it was answered; never, if its outcome is unknown.
         returned: u64,
-        /// Whether it was applied, if anybody can tell.
+        /// Whether it was applied, if known.
         applied: Option<bool>,
     },
     /// Saw this version, or absence.
     Read {
-        /// Which.
         version: Option<String>,
         /// When it was asked.
         called: u64,
@@ -136,7 +135,7 @@ impl<'a> ObservedVersions<'a> {
                 Operation::Read { version, called, returned } => {
                     seen.add(version.as_deref(), *called, *returned);
                 }
-                // Whoever replaced a version has seen it.
+                // A write that replaced a version has seen it.
                 Operation::Write { expect, applied: Some(true), returned, .. } => {
                     seen.add(expect.as_deref(), 0, *returned);
                 }
@@ -144,7 +143,7 @@ impl<'a> ObservedVersions<'a> {
                 Operation::Write { .. } => {}
             }
         }
-        // So has one of whom nobody can tell what came of it, as soon as somebody saw what it wrote.
+        // So has a write of unknown outcome, as soon as a read saw what it wrote.
         let mut found: Vec<&str> = open.keys().copied().filter(|put| seen.has(put)).collect();
         while let Some(put) = found.pop() {
             let Some(expect) = open.remove(put) else { continue };
@@ -177,7 +176,7 @@ impl<'a> ObservedVersions<'a> {
     }
 }
 
-/// Lets each write happen as early as it can; one that would have to happen after its answer, or after somebody had
+/// Lets each write happen as early as it can; one that would have to happen after its answer, or after a read had
 /// seen it, cannot be.
 fn along_the_chain(
     next: &BTreeMap<Option<&str>, ChainLink<'_>>,
@@ -192,7 +191,7 @@ fn along_the_chain(
             let before = at.unwrap_or("nothing");
             let text =
                 format!("{before} was still seen, or not yet there, after {} had replaced it", link.put);
-            // What was seen may have become so as late as whoever saw it was answered.
+            // What was seen may have become so as late as the read that saw it was answered.
             return Err(chain_fault(done_by, now.max(told), text));
         }
         (at, steps) = (Some(link.put), steps + 1);
@@ -244,12 +243,12 @@ mod tests {
         check(&[]).unwrap();
         check(&[write("", "a", 1, 9, yes), read("a", 2, 3), read("", 1, 9), write("a", "b", 3, 20, yes)])
             .unwrap();
-        // Nobody knows what came of `b`, until somebody sees it, long after.
+        // The outcome of `b` is unknown until a read sees it, long after.
         check(&[write("", "a", 1, 2, yes), write("a", "b", 3, 4, None), read("a", 9, 10), read("b", 11, 12)])
             .unwrap();
         check(&[write("", "a", 1, 2, yes), write("a", "b", 3, 4, None), write("a", "c", 5, 6, yes)]).unwrap();
         check(&[write("", "a", 1, 2, yes), write("x", "b", 3, 4, Some(false)), read("a", 5, 6)]).unwrap();
-        // Nobody knows what came of `b` and `c`; whoever saw `c` knows about both.
+        // The outcomes of `b` and `c` are unknown; a read that saw `c` tells both.
         let both = [write("a", "b", 3, 4, None), write("b", "c", 5, 6, None), read("c", 7, 8)];
         check(&[&[write("", "a", 1, 2, yes)], &both[..]].concat()).unwrap();
     }

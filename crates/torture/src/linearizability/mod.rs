@@ -12,6 +12,7 @@
 //! same histories.
 
 pub mod chain;
+pub mod lost;
 pub mod search;
 
 #[cfg(test)]

@@ -30,7 +30,7 @@ pub enum SetOutcome {
     Applied,
     /// It was not, because the register had this version.
     Conflict(Option<u64>),
-    /// Nobody knows.
+    /// Unknown.
     Unknown,
     /// It was not, and never will be.
     Never,

@@ -4,7 +4,7 @@
 use tenure::store::{Epoch, Key, Kind, Query};
 use tenure::{Name, SharedStore};
 
-/// What every lie with content holds, so that nobody takes it for the truth when it is heard again.
+/// What every lie with content holds, so that it is not taken for the truth when it is received again.
 pub(super) const MARK: &str = "forged";
 
 /// How many are told at once in a flood, and how often there is one.

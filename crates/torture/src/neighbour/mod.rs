@@ -10,10 +10,12 @@ mod mysql;
 mod postgres;
 mod redis;
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use crate::judge::{NeighbourActivity, NoteKind, NoteWriter};
 use tenure::{Name, SharedStore};
+use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 
 use crate::Error;
@@ -29,7 +31,7 @@ const AGAIN: Duration = Duration::from_millis(200);
 pub(super) struct Neighbour(JoinSet<()>);
 
 impl Neighbour {
-    /// Lets it in; none if nobody else can log in to that store.
+    /// Lets it in; none if that store has no other logins.
     pub(super) async fn start(
         url: &str,
         store: SharedStore,
@@ -125,6 +127,40 @@ impl NeighbourLog {
             Attempt::Done => self.trespass(format!("{what} was done")),
             Attempt::Failed(why) => self.trespass(format!("{what} could not be tried: {why}")),
         }
+    }
+}
+
+/// Connections that the server gives this login, as our documentation tells people, and connections that never log in.
+const LIMIT: usize = 20;
+const HALF_OPEN: usize = 20;
+
+impl NeighbourLog {
+    /// Takes all connections that the login is given, and some that never say who they are; gives them up after a while.
+    async fn flood<C, E, F: Future<Output = Result<C, E>>>(
+        &self,
+        address: SocketAddr,
+        connect: impl Fn() -> F,
+        is_refusal: impl Fn(&E) -> bool,
+    ) {
+        let (mut held, mut silent, mut random) = (Vec::new(), Vec::new(), self.random());
+        let mut done = NeighbourActivity::default();
+        for _ in 0..HALF_OPEN {
+            silent.extend(TcpStream::connect(address).await);
+        }
+        while held.len() < LIMIT {
+            match connect().await {
+                Ok(connection) => held.push(connection),
+                Err(error) => {
+                    done.refused += u64::from(is_refusal(&error));
+                    break;
+                }
+            }
+        }
+        done.connections = (held.len() + silent.len()) as u64;
+        self.note(done);
+        pause(&mut random, 500..2_000).await;
+        drop((held, silent));
+        pause(&mut random, 500..2_000).await;
     }
 }
 

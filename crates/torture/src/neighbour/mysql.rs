@@ -10,15 +10,11 @@ use std::time::Duration;
 use crate::judge::NeighbourActivity;
 use mysql_async::prelude::Queryable;
 use mysql_async::{Conn, Error as SqlError, Opts};
-use tokio::net::TcpStream;
 
 use super::forgeries::{ForgedHint, HintForger};
 use super::{Attempt, NAME, Neighbour, NeighbourLog, pause};
 use crate::Error;
 
-/// What the server gives this login, and connections that never log in.
-const LIMIT: usize = 20;
-const HALF_OPEN: usize = 20;
 /// So many forged rows in one statement.
 const ROWS: usize = 500;
 
@@ -184,28 +180,9 @@ impl NeighbourConnection {
         }
     }
 
-    /// All connections that it is given, and some that never say who they are.
     async fn flood(self: Arc<Self>) -> Result<(), SqlError> {
-        let (mut held, mut silent, mut random) = (Vec::new(), Vec::new(), self.log.random());
-        let mut done = NeighbourActivity::default();
-        for _ in 0..HALF_OPEN {
-            silent.extend(TcpStream::connect(self.address).await);
-        }
-        while held.len() < LIMIT {
-            match self.connect().await {
-                Ok(conn) => held.push(conn),
-                Err(error) => {
-                    done.refused +=
-                        u64::from(matches!(&error, SqlError::Server(said) if said.code == TOO_MANY));
-                    break;
-                }
-            }
-        }
-        done.connections = (held.len() + silent.len()) as u64;
-        self.log.note(done);
-        pause(&mut random, 500..2_000).await;
-        drop((held, silent));
-        pause(&mut random, 500..2_000).await;
+        let is_refusal = |error: &SqlError| matches!(error, SqlError::Server(said) if said.code == TOO_MANY);
+        self.log.flood(self.address, || self.connect(), is_refusal).await;
         Ok(())
     }
 

@@ -8,7 +8,6 @@ use crate::judge::NeighbourActivity;
 use futures_util::StreamExt;
 use futures_util::future::join_all;
 use futures_util::stream::poll_fn;
-use tokio::net::TcpStream;
 use tokio_postgres::error::SqlState;
 use tokio_postgres::{AsyncMessage, Client, Error as SqlError, NoTls, SimpleQueryMessage};
 
@@ -16,19 +15,16 @@ use super::forgeries::{ForgedHint, HintForger};
 use super::{Attempt, NAME, Neighbour, NeighbourLog, pause};
 use crate::Error;
 
-/// What the server gives this login, as our documentation tells people; and connections that never log in.
-const LIMIT: usize = 20;
-const HALF_OPEN: usize = 20;
 /// So many locks of nodes it waits for at once.
 const LOCKS: usize = 3;
-/// The lock under which nodes make their tables: everybody can know it.
+/// The lock under which nodes make their tables: every login can know it.
 const TABLES: i64 = 0x66b5_1047_2736_f6f3;
 
 /// Made by the server's administrator.
 const MOVE_IN: &str = "REVOKE CREATE ON SCHEMA public FROM PUBLIC; CREATE ROLE neighbour LOGIN CONNECTION LIMIT 20; \
     CREATE SCHEMA neighbour AUTHORIZATION neighbour";
 
-/// What it makes in its own schema, in the hope that somebody falls for it.
+/// What it makes in its own schema, in the hope that a node falls for it.
 const DECOYS: &[&str] = &[
     "CREATE TABLE IF NOT EXISTS neighbour.tenure_schema AS SELECT true AS one, 1 AS version, 'forged'::text AS id",
     "CREATE TABLE IF NOT EXISTS neighbour.tenure_registers (namespace text, epoch text, kind text, name text, \
@@ -180,31 +176,13 @@ impl NeighbourConnection {
         }
     }
 
-    /// All connections that it is given, and some that never say who they are.
     async fn flood(self: Arc<Self>) -> Result<(), SqlError> {
-        let (mut held, mut silent, mut random) = (Vec::new(), Vec::new(), self.log.random());
-        let mut done = NeighbourActivity::default();
-        for _ in 0..HALF_OPEN {
-            silent.extend(TcpStream::connect(self.address).await);
-        }
-        while held.len() < LIMIT {
-            match connect(&self.url).await {
-                Ok(client) => held.push(client),
-                Err(error) => {
-                    done.refused += u64::from(error.code() == Some(&SqlState::TOO_MANY_CONNECTIONS));
-                    break;
-                }
-            }
-        }
-        done.connections = (held.len() + silent.len()) as u64;
-        self.log.note(done);
-        pause(&mut random, 500..2_000).await;
-        drop((held, silent));
-        pause(&mut random, 500..2_000).await;
+        let is_refusal = |error: &SqlError| error.code() == Some(&SqlState::TOO_MANY_CONNECTIONS);
+        self.log.flood(self.address, || connect(&self.url), is_refusal).await;
         Ok(())
     }
 
-    /// Everybody sees which advisory locks are held, and may wait for them. Whoever gets one that proves a connection of a
+    /// Every login sees which advisory locks are held, and may wait for them. A login that gets one that proves a connection of a
     /// node to be there can let go of it and take it again.
     async fn squat(self: Arc<Self>) -> Result<(), SqlError> {
         let client = connect(&self.url).await?;

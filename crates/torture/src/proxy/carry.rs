@@ -1,4 +1,4 @@
-//! How connections are carried: each way a reader and, behind a queue, whoever delivers.
+//! How connections are carried: each way a reader and, behind a queue, a writer.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -105,7 +105,7 @@ async fn one_way(
     delivered
 }
 
-/// Reads until the sender hangs up, or nobody delivers any more.
+/// Reads until the sender hangs up, or the writer has ended.
 async fn read(mut from: ReadHalf<'_>, queue: mpsc::UnboundedSender<Chunk>, queued: &Queued<'_>) {
     let mut buffer = vec![0; 16 << 10];
     loop {
@@ -180,7 +180,7 @@ impl Deliverer<'_> {
                 let _ = to.shutdown().await;
                 return Ok(());
             } else if self.write(&chunk.bytes, &mut to).await?.is_err() {
-                // Nobody is there any more.
+                // The receiver is gone.
                 return Ok(());
             }
         }

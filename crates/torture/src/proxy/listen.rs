@@ -1,4 +1,4 @@
-//! The port of a proxy: kept even while nobody listens on it, so that refusing is what it would be on a real host.
+//! The port of a proxy: kept even while the proxy does not listen on it, so that refusing is what it would be on a real host.
 
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::os::fd::{AsFd, OwnedFd};

@@ -1,7 +1,7 @@
 //! A TCP proxy for one link, with every fault that a link can have, switched on and off while it runs.
 //!
-//! Bytes that are *held* arrive when they are let go, in order: a late reply is an event of the test, and nobody sleeps
-//! for it. Bytes that are *lost* never arrive, nor does the news that somebody hung up; a connection with such a hole in
+//! Bytes that are *held* arrive when they are let go, in order: a late reply is an event of the test, and no test sleeps
+//! for it. Bytes that are *lost* never arrive, nor does the news that the other side hung up; a connection with such a hole in
 //! it is reset as soon as bytes could pass again.
 //!
 //! ```
@@ -37,7 +37,6 @@ pub enum Direction {
     Down,
 }
 
-/// Both.
 const BOTH_DIRECTIONS: [Direction; 2] = [Direction::Up, Direction::Down];
 
 /// Whether bytes arrive.
@@ -130,7 +129,7 @@ impl Proxy {
         (Ipv4Addr::LOCALHOST, self.port).into()
     }
 
-    /// Whether new connections are refused, as by a host where nobody listens. Open ones go on.
+    /// Whether new connections are refused, as by a host where no process listens. Open ones go on.
     pub fn refuse(&self, refuses: bool) {
         self.weather.send_modify(|weather| weather.refuses = refuses);
         self.wait_until_listening(!refuses);

@@ -129,7 +129,7 @@ fn lost_bytes_never_arrive_and_the_connection_is_reset_when_the_link_heals() {
 }
 
 #[test]
-fn in_a_black_hole_nobody_hears_that_the_other_hung_up() {
+fn in_a_black_hole_no_side_hears_that_the_other_hung_up() {
     let server = TcpListener::bind("127.0.0.1:0").unwrap();
     let proxy = Proxy::to(server.local_addr().unwrap());
     let stream = connected(&proxy);
@@ -149,7 +149,7 @@ fn connections_are_refused_while_open_ones_go_on() {
     hears(&mut stream, "a");
     for _ in 0..3 {
         proxy.refuse(true);
-        let error = TcpStream::connect(proxy.address()).expect_err("nobody listens");
+        let error = TcpStream::connect(proxy.address()).expect_err("no process listens");
         assert_eq!(error.kind(), ErrorKind::ConnectionRefused);
         says(&mut stream, "b");
         hears(&mut stream, "b");

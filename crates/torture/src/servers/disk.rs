@@ -7,10 +7,10 @@ use tempfile::TempDir;
 
 use super::scratch;
 
-/// Room for an hour of everything that anybody here writes. Memory is taken only for what is there.
+/// Room for an hour of everything that a server here writes. Memory is taken only for what is there.
 const ROOM: u64 = 1 << 30;
 
-/// A mounted disk. Unmounted when dropped; whoever uses it must be gone by then.
+/// A mounted disk. Unmounted when dropped; its users must be gone by then.
 #[derive(Debug)]
 pub struct Disk {
     place: TempDir,
@@ -49,7 +49,7 @@ impl Disk {
     /// With the words of `mount`.
     pub fn fill(&self) -> Result<(), String> {
         let mut last = String::new();
-        // Whoever writes while we look makes the size that we ask for too small.
+        // A server that writes while we look makes the size that we ask for too small.
         for _ in 0..100 {
             let found = rustix::fs::statvfs(self.path()).map_err(|error| error.to_string())?;
             match self.resize((found.f_blocks - found.f_bfree) * found.f_frsize) {
@@ -93,7 +93,7 @@ mod tests {
 
     #[test]
     fn a_disk_is_full_and_has_room_again() {
-        // Where nobody may mount anything, that is what is said.
+        // Where no process may mount anything, the error says so.
         let disk = match Disk::mount() {
             Ok(disk) => disk,
             Err(why) => return assert!(!why.is_empty()),

@@ -2,12 +2,13 @@
 
 use std::io::{Read as _, Write as _};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::ops::{Deref, DerefMut};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use rustix::process::Signal;
 use tempfile::TempDir;
 
+use super::group::{Member, Members};
 use super::{Server, free_port, program, run, scratch};
 
 const PACKAGE: &str = "etcd-server etcd-client";
@@ -22,21 +23,33 @@ const TIMES: &[&str] = &["--heartbeat-interval", "100", "--election-timeout", "1
 /// A cluster.
 #[derive(Debug)]
 pub struct Etcd {
-    members: Vec<Member>,
+    members: Members<EtcdPorts>,
     settings: Vec<String>,
     /// https, if clients speak TLS.
     scheme: &'static str,
 }
 
-/// One member; it keeps its ports while it is down.
+/// The members, as of any group.
+impl Deref for Etcd {
+    type Target = Members<EtcdPorts>;
+
+    fn deref(&self) -> &Self::Target {
+        &self.members
+    }
+}
+
+impl DerefMut for Etcd {
+    fn deref_mut(&mut self) -> &mut Self::Target {
+        &mut self.members
+    }
+}
+
+/// How members reach each other.
 #[derive(Debug)]
-struct Member {
-    client: u16,
+pub struct EtcdPorts {
     /// Where others reach it, which may be a link.
     advertised: SocketAddr,
     peer: u16,
-    server: Option<Server>,
-    stopped: Option<TempDir>,
 }
 
 impl Etcd {
@@ -59,37 +72,17 @@ impl Etcd {
         count: usize,
         settings: &[&str],
         mut link: impl FnMut(u16) -> SocketAddr,
-        mut folder: impl FnMut() -> TempDir,
+        folder: impl FnMut() -> TempDir,
     ) -> Self {
-        let member = |_| {
+        let ports = |_| {
             let peer = free_port();
-            let (client, advertised, stopped) = (free_port(), link(peer), Some(folder()));
-            Member { client, advertised, peer, server: None, stopped }
+            EtcdPorts { advertised: link(peer), peer }
         };
         let scheme = if settings.contains(&"--cert-file") { "https" } else { "http" };
         let settings = settings.iter().map(|word| (*word).to_owned()).collect();
-        let mut this = Self { members: (0..count).map(member).collect(), settings, scheme };
+        let mut this = Self { members: Members::new((0..count).map(ports), folder), settings, scheme };
         this.launch_all();
         this
-    }
-
-    /// The addresses of all members, as a URL of the store has them.
-    #[must_use]
-    pub fn hosts(&self) -> String {
-        let hosts: Vec<_> = (0..self.members.len()).map(|nth| self.address(nth).to_string()).collect();
-        hosts.join(",")
-    }
-
-    /// Where a member answers clients.
-    #[must_use]
-    pub fn address(&self, nth: usize) -> SocketAddr {
-        (Ipv4Addr::LOCALHOST, self.members[nth].client).into()
-    }
-
-    /// How many members there are.
-    #[must_use]
-    pub fn count(&self) -> usize {
-        self.members.len()
     }
 
     /// Starts every member that is down, and waits until a majority has a leader.
@@ -97,37 +90,14 @@ impl Etcd {
     /// # Panics
     /// If they do not come up.
     pub fn launch_all(&mut self) {
-        for nth in 0..self.members.len() {
-            if self.members[nth].server.as_mut().is_some_and(Server::has_ended) {
-                self.stop(nth);
-            }
-            self.launch(nth);
-        }
+        (0..self.count()).for_each(|nth| self.launch(nth));
         self.wait_for_leader();
-    }
-
-    /// Ends a member as a power loss would.
-    pub fn stop(&mut self, nth: usize) {
-        let member = &mut self.members[nth];
-        member.stopped = member.server.take().map(Server::crash).or_else(|| member.stopped.take());
-    }
-
-    /// What a member that is down has on its disk, to be replaced.
-    pub fn data(&mut self, nth: usize) -> Option<&mut TempDir> {
-        self.members[nth].stopped.as_mut()
-    }
-
-    /// Freezes or thaws a member: SIGSTOP, SIGCONT. One that is down stays so.
-    pub fn signal(&self, nth: usize, signal: Signal) {
-        if let Some(server) = &self.members[nth].server {
-            server.signal(signal);
-        }
     }
 
     /// Which member leads the others, as far as the members that answer know.
     #[must_use]
     pub fn leader(&self) -> Option<usize> {
-        (0..self.members.len()).find(|nth| self.says(*nth).is_some_and(|status| status.leads))
+        (0..self.count()).find(|nth| self.says(*nth).is_some_and(|status| status.leads))
     }
 
     /// The number by which members know that member.
@@ -196,25 +166,25 @@ impl Etcd {
     }
 
     fn launch(&mut self, nth: usize) {
-        let Some(dir) = self.members[nth].stopped.take() else { return };
-        let cluster: Vec<_> = self.members.iter().enumerate().map(named).collect();
-        let (client, peer) = (self.members[nth].client, self.members[nth].peer);
+        let Some(dir) = self.take_down(nth) else { return };
+        let cluster: Vec<_> = self.iter().enumerate().map(named).collect();
+        let (client, EtcdPorts { advertised, peer }) = (self.get(nth).client, &self.get(nth).ports);
         let mut command = Command::new(program("etcd", PACKAGE, &["/usr/bin"]));
         let clients = format!("{}://127.0.0.1:{client}", self.scheme);
         command.args(["--name", &format!("m{nth}")]).arg("--data-dir").arg(dir.path().join("data"));
         command.args(["--listen-client-urls", &clients, "--advertise-client-urls", &clients]);
         command.args(["--listen-peer-urls", &format!("http://127.0.0.1:{peer}")]);
-        command.args(["--initial-advertise-peer-urls", &format!("http://{}", self.members[nth].advertised)]);
+        command.args(["--initial-advertise-peer-urls", &format!("http://{advertised}")]);
         command.args(["--initial-cluster", &cluster.join(",")]).args(TIMES).args(&self.settings);
         let listens = |address: SocketAddr| TcpStream::connect(address).is_ok();
         // A member answers clients once it has found the others: it is only waited for when all were started.
-        let ready = |address: SocketAddr| self.members.len() > 1 || listens(address);
+        let ready = |address: SocketAddr| self.count() > 1 || listens(address);
         let server = Server::start("etcd", dir, client, &mut command, ready);
-        self.members[nth].server = Some(server);
+        self.put_up(nth, server);
     }
 
     fn says(&self, nth: usize) -> Option<Status> {
-        self.members[nth].server.as_ref()?;
+        self.server(nth)?;
         let mut command = self.etcdctl(&self.address(nth).to_string());
         command.args(["endpoint", "status", "-w", "fields", "--command-timeout", "2s"]);
         let said = command.output().ok().filter(|said| said.status.success())?;
@@ -231,6 +201,6 @@ struct Status {
     leads: bool,
 }
 
-fn named((nth, member): (usize, &Member)) -> String {
-    format!("m{nth}=http://{}", member.advertised)
+fn named((nth, member): (usize, &Member<EtcdPorts>)) -> String {
+    format!("m{nth}=http://{}", member.ports.advertised)
 }

@@ -16,7 +16,7 @@ use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName};
 use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 
 use super::etcd::Etcd;
-use super::{Server, beside, free_port, run, scratch};
+use super::{Server, built, free_port, run, scratch};
 
 /// It starts in seconds, of which a busy machine makes minutes.
 const PATIENCE: Duration = Duration::from_secs(300);
@@ -221,7 +221,7 @@ impl Kubernetes {
         let port = self.servers[nth].port;
         let members: Vec<_> = self.etcd.hosts().split(',').map(|host| format!("http://{host}")).collect();
         let (dir, secrets) = (scratch(), self.secrets.path());
-        let mut command = Command::new(program());
+        let mut command = Command::new(built("kube-apiserver"));
         command.arg(format!("--etcd-servers={}", members.join(",")));
         command.arg(format!("--secure-port={port}")).arg(format!("--cert-dir={}", dir.path().display()));
         command.args([
@@ -317,15 +317,6 @@ fn encryption(authority: &Path) -> TlsConnector {
     let config = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
     let config = config.expect("versions of TLS").with_root_certificates(roots).with_no_client_auth();
     TlsConnector::from(Arc::new(config))
-}
-
-/// The one that `./setup --stores` built, or one that is installed.
-fn program() -> PathBuf {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let installed = std::env::split_paths(&path).map(|folder| folder.join("kube-apiserver"));
-    let built = beside().join("tools/bin/kube-apiserver");
-    let found = std::iter::once(built).chain(installed).find(|file| file.is_file());
-    found.expect("there is no kube-apiserver: run ./setup --stores, which builds it")
 }
 
 /// One request by `curl`, which every tool here has.

@@ -6,10 +6,14 @@ pub mod database;
 pub mod disk;
 pub mod etcd;
 pub mod galera;
+pub mod group;
 pub mod kubernetes;
+pub mod minio;
 pub mod mysql;
+pub mod nats;
 pub mod postgres;
 pub mod redis;
+pub mod zookeeper;
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::os::unix::process::CommandExt;
@@ -46,7 +50,7 @@ pub fn scratch() -> TempDir {
     made.expect("a temporary directory")
 }
 
-/// A port of the loopback interface that nobody else gets as long as this process lives, even while its server is down:
+/// A port of the loopback interface that no other process gets as long as this one lives, even while its server is down:
 /// a socket is bound to it that never listens. Servers may listen on it all the same, because they, as all do, set
 /// `SO_REUSEADDR`; until one does, connections are refused.
 ///
@@ -73,6 +77,20 @@ pub fn program(name: &str, package: &str, folders: &[&str]) -> PathBuf {
     let folders = std::env::split_paths(&path).chain(folders.iter().map(PathBuf::from));
     let found = folders.map(|folder| folder.join(name)).find(|file| file.is_file());
     found.unwrap_or_else(|| panic!("{name} is not installed: run ./test, or `apt-get install {package}`"))
+}
+
+/// The server that this variable of the environment names, to be started instead of the usual one of its kind: MySQL instead of
+/// MariaDB, Valkey instead of Redis.
+fn instead(variable: &str) -> Option<PathBuf> {
+    std::env::var_os(variable).map(PathBuf::from)
+}
+
+/// A server that `./setup --stores` builds, or one that is installed.
+fn built(name: &str) -> PathBuf {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let folders = std::iter::once(beside().join("tools/bin")).chain(std::env::split_paths(&path));
+    let found = folders.map(|folder| folder.join(name)).find(|file| file.is_file());
+    found.unwrap_or_else(|| panic!("{name} is not installed: run ./setup --stores, which builds it"))
 }
 
 impl Server {
@@ -132,7 +150,6 @@ impl Server {
         (Ipv4Addr::LOCALHOST, self.port).into()
     }
 
-    /// Its port.
     #[must_use]
     pub fn port(&self) -> u16 {
         self.port
@@ -185,7 +202,7 @@ impl Drop for Server {
 }
 
 /// A data directory that was made once for this version of a server, beside the test programs: making one takes longer
-/// than most tests. `make` is given a directory to work in and says where in it the result is. Whoever comes first wins;
+/// than most tests. `make` is given a directory to work in and says where in it the result is. The first process wins;
 /// all are the same.
 fn template(server: &str, version: &str, make: impl FnOnce(&Path) -> PathBuf) -> PathBuf {
     let version: String = version.chars().filter(|c| c.is_ascii_digit() || *c == '.').collect();

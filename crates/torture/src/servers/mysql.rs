@@ -1,4 +1,4 @@
-//! MariaDB, private to a test.
+//! MariaDB, or MySQL if `TENURE_TEST_MYSQLD` names its server, private to a test.
 //!
 //! A prepared data directory is kept beside the test programs and copied.
 
@@ -11,7 +11,7 @@ use rustix::process::getuid;
 use tempfile::TempDir;
 
 use super::database::{DatabaseKind, DatabaseServer};
-use super::{Server, program, run};
+use super::{Server, instead, program, run};
 
 const PACKAGE: &str = "mariadb-server";
 
@@ -33,6 +33,30 @@ const SMALL: [&str; 6] = [
     "--key-buffer-size=1M",
     "--aria-pagecache-buffer-size=1M",
 ];
+
+const SMALL_MYSQL: [&str; 6] = [
+    "--innodb-redo-log-capacity=8M",
+    "--innodb-buffer-pool-size=16M",
+    "--key-buffer-size=1M",
+    "--disable-log-bin",
+    "--mysqlx=OFF",
+    "--secure-file-priv=",
+];
+
+/// MySQL knows its superuser by the name of the host alone, and its databases by what was created.
+const PREPARE_MYSQL: &str = "CREATE USER IF NOT EXISTS 'root'@'127.0.0.1';
+GRANT ALL ON *.* TO 'root'@'127.0.0.1' WITH GRANT OPTION;
+CREATE DATABASE IF NOT EXISTS tenure_test;
+";
+
+/// The server of MySQL, if that is to be started instead of MariaDB's.
+fn mysqld() -> Option<PathBuf> {
+    instead("TENURE_TEST_MYSQLD")
+}
+
+fn server() -> PathBuf {
+    mysqld().unwrap_or_else(|| program("mariadbd", PACKAGE, &["/usr/sbin"]))
+}
 
 /// A running server.
 pub type Mysql = DatabaseServer<MariaDb>;
@@ -65,28 +89,33 @@ impl DatabaseKind for MariaDb {
     fn template() -> &'static Path {
         static MADE: OnceLock<PathBuf> = OnceLock::new();
         MADE.get_or_init(|| {
-            let version = run(Command::new(program("mariadbd", PACKAGE, &["/usr/sbin"])).arg("--version"));
-            super::template("mariadb", &version, make_data)
+            let version = run(Command::new(server()).arg("--version"));
+            match mysqld() {
+                Some(_) => super::template("mysql", &version, make_mysql_data),
+                None => super::template("mariadb", &version, make_data),
+            }
         })
     }
 
     fn launch(dir: TempDir, port: u16, settings: &[String]) -> Server {
         let init = dir.path().join("init.sql");
-        let users = USERS.map(make_user).concat();
+        let (users, is_mysql) = (USERS.map(make_user).concat(), mysqld().is_some());
+        let first = if is_mysql { PREPARE_MYSQL } else { "" };
         // Each server makes them itself, also one that replicates another.
-        std::fs::write(&init, format!("SET SESSION sql_log_bin = 0;\n{users}")).expect("a file of users");
+        std::fs::write(&init, format!("SET SESSION sql_log_bin = 0;\n{first}{users}"))
+            .expect("a file of users");
         // The folder belongs to the user that the settings name.
         if let Some(user) = settings.iter().find_map(|setting| setting.strip_prefix("--user=")) {
             run(Command::new("chown").args(["-R", user]).arg(dir.path()));
         }
-        let mut command = Command::new(program("mariadbd", PACKAGE, &["/usr/sbin"]));
+        let mut command = Command::new(server());
         command.arg("--no-defaults").arg(format!("--datadir={}", dir.path().join("data").display()));
         command.arg(format!("--init-file={}", init.display()));
         command.arg(format!("--port={port}")).arg("--bind-address=127.0.0.1");
         command.arg(format!("--socket={}", dir.path().join("s").display()));
         command.arg(format!("--tmpdir={}", dir.path().display())).arg("--skip-name-resolve");
         // Of two users the first counts.
-        command.args(SMALL).args(settings).args(as_root());
+        command.args(if is_mysql { SMALL_MYSQL } else { SMALL }).args(settings).args(as_root());
         Server::start("mariadbd", dir, port, &mut command, greets)
     }
 }
@@ -118,6 +147,14 @@ fn make_data(dir: &Path) -> PathBuf {
     command.args(["--auth-root-authentication-method=normal", "--skip-test-db"]);
     run(command.args(SMALL).args(as_root()));
     std::fs::create_dir(data.join(DATABASE)).expect("a database is a folder");
+    data
+}
+
+fn make_mysql_data(dir: &Path) -> PathBuf {
+    let data = dir.join("data");
+    let mut command = Command::new(server());
+    command.args(["--no-defaults", "--initialize-insecure"]).arg(format!("--datadir={}", data.display()));
+    run(command.args(SMALL_MYSQL).args(as_root()));
     data
 }
 

@@ -2,13 +2,13 @@
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
 use tempfile::TempDir;
 
-use super::{Server, free_port, program, scratch};
+use super::{Server, free_port, instead, program, scratch};
 
 const PACKAGE: &str = "redis-server";
 
@@ -21,6 +21,12 @@ pub const DURABLE: &[&str] =
 
 /// Settings of a server as most people run it, here without even a snapshot.
 pub const FORGETFUL: &[&str] = &["--appendonly", "no"];
+
+/// Redis, or what `TENURE_TEST_REDIS_SERVER` names.
+fn redis_server() -> PathBuf {
+    instead("TENURE_TEST_REDIS_SERVER")
+        .unwrap_or_else(|| program("redis-server", PACKAGE, &["/usr/bin", "/usr/local/bin"]))
+}
 
 /// A server that keeps every acknowledged write.
 #[must_use]
@@ -43,7 +49,7 @@ pub fn start(settings: &[&str]) -> Server {
 /// If it does not start, or is not installed.
 #[must_use]
 pub fn start_in(dir: TempDir, port: u16, settings: &[&str]) -> Server {
-    let mut command = Command::new(program("redis-server", PACKAGE, &["/usr/bin", "/usr/local/bin"]));
+    let mut command = Command::new(redis_server());
     command.args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", ""]);
     command.arg("--dir").arg(dir.path()).args(settings);
     Server::start("redis-server", dir, port, &mut command, is_ready)
@@ -59,7 +65,7 @@ pub fn sentinel(port: u16, quorum: u32) -> Server {
     let own = free_port();
     let file = dir.path().join("sentinel.conf");
     write_sentinel_file(&file, own, port, quorum);
-    let mut command = Command::new(program("redis-server", PACKAGE, &["/usr/bin", "/usr/local/bin"]));
+    let mut command = Command::new(redis_server());
     command.arg(&file).arg("--sentinel");
     let sentinel = Server::start("redis-sentinel", dir, own, &mut command, is_ready);
     // A version that does not know this is slower, and no worse.

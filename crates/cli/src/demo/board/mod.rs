@@ -88,7 +88,7 @@ mod tests {
     use super::super::timing;
     use super::*;
 
-    /// Ten seconds in: a crash, then a freeze that nobody has taken over yet.
+    /// Ten seconds in: a crash, then a freeze that no node has taken over yet.
     fn cluster() -> DemoCluster {
         let mut cluster = two();
         led(&mut cluster, "node-1", 1, 100 * MS);

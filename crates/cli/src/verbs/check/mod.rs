@@ -24,21 +24,29 @@ const AFTER_A_BEAT: Duration = Duration::from_millis(100);
 /// # Errors
 /// If a relation between the settings does not hold, or anything is wrong with the file.
 pub fn main(common: &Common, args: &CheckArgs) -> Result<Exit, Exit> {
-    let (timing, file) = match &args.config {
-        None => (Timing::new(&args.timing.settings()).map_err(Error::from)?, None),
+    let (store, timing, file) = match &args.config {
+        None => {
+            let store = common.store_url();
+            let timing = Timing::new(&args.timing.settings(&store)).map_err(Error::from)?;
+            (store, timing, None)
+        }
         Some(path) => {
             let flags = [common.keys(), args.timing.keys(), args.set.clone()].concat();
             let config = Config::read(Some(path), &flags)?;
-            (config.timing, Some(FileView::of(path, &config)))
+            let view = FileView::of(path, &config);
+            (config.store, config.timing, Some(view))
         }
     };
+    let cost = tenure::store::request_cost(&store, timing.beat);
     if common.is_json() {
-        output::json(&Document { config: file.as_ref(), ..Document::of(&timing) })?;
+        output::json(&Document { config: file.as_ref(), cost, ..Document::of(&timing) })?;
     } else {
         // An agent's death proves nothing of the work of its clients.
         let reported = file.is_none() && common.store_url().starts_with("sqlite:");
         let file = file.map_or_else(String::new, |file| format!("{file}\n\n"));
-        output::print(&format!("{file}{}", pretty(&timing, reported)))?;
+        let cost =
+            cost.map_or_else(String::new, |cost| format!("\n\n{}\n  {cost}", Tone::Strong.paint("Cost")));
+        output::print(&format!("{file}{}{cost}", pretty(&timing, reported)))?;
     }
     Ok(Exit::Done)
 }
@@ -51,6 +59,9 @@ struct Document<'a> {
     config: Option<&'a FileView>,
     settings: CheckedSettings,
     bounds: BoundsView,
+    /// What the requests of a node cost, where they have a price.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cost: Option<String>,
 }
 
 #[derive(Serialize)]
@@ -83,6 +94,7 @@ impl Document<'_> {
             timing.bounds();
         Self {
             config: None,
+            cost: None,
             settings: CheckedSettings {
                 ttl_ms: millis(timing.ttl),
                 takeover: timing.takeover,

@@ -47,6 +47,7 @@ pub async fn main(common: &Common) -> Result<Exit, Exit> {
         clock,
         snapshot,
         limits: agent::limits(common).await,
+        usual: usual_timing(&common.store_url()),
     };
     let problems = report.problems();
     if common.is_json() {
@@ -71,6 +72,8 @@ struct DoctorReport {
     clock: clock::Reading,
     snapshot: ClusterSnapshot,
     limits: Option<AgentLimits>,
+    /// The times of nodes that name none.
+    usual: Timing,
 }
 
 impl DoctorReport {
@@ -91,7 +94,7 @@ impl DoctorReport {
             problems
                 .push("the store declares liveness locks but acquires none: report this as a bug".to_owned());
         }
-        let limit = Timing::default().op_timeout;
+        let limit = self.usual.op_timeout;
         if figures.write.p99 > limit {
             problems.push(format!(
                 "one in a hundred writes takes {} or more, but the default timeout is {}: find out what \
@@ -110,6 +113,7 @@ impl DoctorReport {
     fn remarks(&self) -> Vec<String> {
         let mut remarks: Vec<String> =
             self.description.remarks.iter().map(|remark| sanitize(remark)).collect();
+        remarks.extend(after_a_loss(self.description.class).iter().map(ToString::to_string));
         remarks.extend(long_lease(&self.description, &self.snapshot));
         if self.place.as_deref().is_some_and(location::is_memory) {
             remarks.push(
@@ -172,6 +176,12 @@ impl DoctorReport {
     }
 }
 
+/// The times of nodes on that store that name none.
+fn usual_timing(store: &str) -> Timing {
+    let ttl = Some(tenure::store::default_ttl(store));
+    Timing::new(&tenure::TimingSettings { ttl, ..tenure::TimingSettings::default() }).unwrap_or_default()
+}
+
 /// What a dropped connection can mean here.
 fn disconnected(description: &Description) -> String {
     let settings = tenure::TimingSettings {
@@ -186,7 +196,7 @@ fn disconnected(description: &Description) -> String {
                 span(bound)
             )
         }
-        _ => "not reported: --takeover on-disconnect would be strict here".to_owned(),
+        _ => "not reported: --takeover on-disconnect has no effect on this store".to_owned(),
     }
 }
 
@@ -196,8 +206,21 @@ fn promise(class: Class) -> &'static str {
         Class::A => "consensus; an acknowledged write is never lost, so there is never a second leader",
         Class::B => "one durable node; an acknowledged write is never lost while its disk lives",
         Class::C => {
-            "an acknowledged write can vanish; two leaders are rare, and only the token tells them apart"
+            "an acknowledged write can be lost, and two nodes can lead for a while then: fence your writes"
         }
+    }
+}
+
+/// What may be after a class has lost something, and what a user can do, as docs/explanation/classes.md says it.
+fn after_a_loss(class: Class) -> &'static [&'static str] {
+    match class {
+        Class::A | Class::B => &[],
+        Class::C => &[
+            "after a loss two nodes may lead and work for a role until the longest ttl has passed, a tick may run twice, and \
+             history may have gaps; tokens rise as long as wall clocks agree to within 10 ms",
+            "make losses rare with wait=N (Redis) or semi-synchronous replication (MySQL); make overlaps harmless with a fence, \
+             or a resource that checks the token; exclude overlaps with a store of class A or B",
+        ],
     }
 }
 
@@ -222,7 +245,7 @@ fn unreadable(snapshot: &ClusterSnapshot) -> Option<String> {
     ))
 }
 
-/// Roles that are about to run out of tokens, because somebody wrote one that no leader ever got to.
+/// Roles that are about to run out of tokens, because a register holds one that no leader ever got to.
 fn used_up(snapshot: &ClusterSnapshot) -> Option<String> {
     let high = |role: &&RoleReport| role.token >= Token::IMPLAUSIBLE;
     let role = snapshot.roles.iter().chain(&snapshot.internal).find(high)?;
@@ -232,7 +255,7 @@ fn used_up(snapshot: &ClusterSnapshot) -> Option<String> {
     ))
 }
 
-/// A lease that nobody has any more is still waited for.
+/// A lease that no node has any more is still waited for.
 fn long_lease(description: &Description, snapshot: &ClusterSnapshot) -> Option<String> {
     let lease = snapshot.longest_lease.filter(|_| description.class == Class::C)?;
     let needed =
@@ -319,5 +342,28 @@ impl<'a> DoctorDocument<'a> {
             problems,
             healthy: problems.is_empty(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_said_of_class_c_is_what_its_page_says() {
+        let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/explanation/classes.md");
+        let page = std::fs::read_to_string(page).unwrap();
+        let said = after_a_loss(Class::C).join(" ");
+        for words in [
+            "wait=N",
+            "semi-synchronous replication",
+            "fence",
+            "checks the token",
+            "store of class A or B",
+            "10 ms",
+        ] {
+            assert!(said.contains(words) && page.contains(words), "{words}");
+        }
+        assert!(after_a_loss(Class::A).is_empty() && after_a_loss(Class::B).is_empty());
     }
 }

@@ -1,4 +1,4 @@
-//! Tries the store out, in a namespace that nobody else uses, and clears it away.
+//! Tries the store out, in a namespace of its own, and clears it away.
 
 use std::time::{Duration, Instant};
 
@@ -114,7 +114,7 @@ impl<'a> Scratch<'a> {
     async fn notify(&mut self, url: &str) -> Result<Option<Duration>, StoreError> {
         let other = tenure::store::open_as_client(url)?;
         let mut signals = other.watch(&self.namespace);
-        // Whoever can describe itself has begun to listen.
+        // A store that can describe itself has begun to listen.
         other.describe().await?;
         let key = self.key.clone();
         let started = Instant::now();

@@ -39,9 +39,7 @@ pub(super) struct Question {
 pub(super) enum Answer {
     /// It stands.
     NotYet,
-    /// No.
     No,
-    /// Yes.
     Yes,
 }
 

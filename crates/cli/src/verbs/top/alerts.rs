@@ -10,7 +10,7 @@ use crate::output::paint::Paint;
 use crate::output::sanitize;
 use tenure_agent::model::AlertStatus;
 
-/// The alerts that somebody should look at.
+/// The alerts that an operator should look at.
 #[derive(Debug, Default)]
 pub(super) struct AlertList {
     seen: Vec<AlertStatus>,

@@ -54,7 +54,7 @@ pub(super) struct Board {
     searching: bool,
     /// What the viewer is asked before something is done.
     asked: Option<Question>,
-    /// What the viewer said yes to; whoever can does it.
+    /// What the viewer said yes to, for the caller to do.
     pub(super) answered: Option<Question>,
     /// What came of it, and when that was said.
     said: Option<(Instant, String)>,
@@ -94,7 +94,7 @@ impl Board {
         self.lost = None;
     }
 
-    /// What nobody can look at any more grows old.
+    /// What cannot be read any more grows old.
     pub(super) fn age(&mut self) {
         if self.lost.is_some() {
             self.snapshot = self.seen.0.aged(self.seen.1.elapsed());
@@ -493,8 +493,8 @@ impl Board {
     }
 }
 
-/// Who led in each slice of a window that ends now; none where nobody did. A tenure that was too short for a slice has
-/// it all the same, if nobody else was there at its end.
+/// Who led in each slice of a window that ends now; none where no node did. A tenure that was too short for a slice has
+/// it all the same, if no other node led at its end.
 fn lane(tenures: &[TenureRecord], now: Timestamp, window: Duration, cells: usize) -> Vec<Option<Name>> {
     let length = u64::try_from(window.as_micros()).unwrap_or(u64::MAX);
     let from = now.as_micros().saturating_sub(length);
@@ -574,7 +574,6 @@ pub(super) fn row(area: Rect, index: usize) -> Rect {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
 
     use ratatui::Terminal;
     use ratatui::backend::TestBackend;
@@ -588,47 +587,24 @@ mod tests {
     }
 
     fn role(text: &str, leader: Option<&str>) -> RoleReport {
-        RoleReport {
-            role: name(text),
-            leader: leader.map(name),
-            last_leader: None,
-            token: Token::new(7),
-            since: Some(Stamp::now().0),
-            state: if leader.is_some() { RoleState::Led } else { RoleState::Vacant },
-            reason: None,
-            last_beat_ms_ago: Some(1000),
-            ttl_ms: Some(5000),
-            address: None,
-            candidates: vec![name("web-2"), name("web-3")],
-            paused: None,
-            pinned: None,
-            transfer: None,
-        }
+        let state = if leader.is_some() { RoleState::Led } else { RoleState::Vacant };
+        let mut report = RoleReport::new(name(text), Token::new(7), state);
+        report.leader = leader.map(name);
+        report.since = Some(Stamp::now().0);
+        (report.last_beat_ms_ago, report.ttl_ms) = (Some(1000), Some(5000));
+        report.candidates = vec![name("web-2"), name("web-3")];
+        report
     }
 
     fn board(roles: usize) -> Board {
-        let node = NodeReport {
-            node: name("web-1"),
-            session: SessionId::new(1),
-            state: NodeState::Live,
-            roles: vec![],
-            candidacies: BTreeMap::new(),
-            labels: [("zone".to_owned(), "a\u{1b}[31m".to_owned())].into(),
-            host: None,
-            version: None,
-            address: None,
-            since: Stamp::now().0,
-            last_beat_ms_ago: Some(1000),
-            ttl_ms: Some(5000),
-            drained: None,
-        };
+        let mut node = NodeReport::new(name("web-1"), SessionId::new(1), NodeState::Live, Stamp::now().0);
+        node.labels = [("zone".to_owned(), "a\u{1b}[31m".to_owned())].into();
+        (node.last_beat_ms_ago, node.ttl_ms) = (Some(1000), Some(5000));
         let mut board = Board::new("default of somewhere".to_owned());
         let roles = (0..roles).map(|index| role(&format!("role-{index:05}"), Some("web-1")));
-        board.update(ClusterSnapshot {
-            roles: roles.collect(),
-            nodes: vec![node],
-            ..ClusterSnapshot::default()
-        });
+        let mut snapshot = ClusterSnapshot::default();
+        (snapshot.roles, snapshot.nodes) = (roles.collect(), vec![node]);
+        board.update(snapshot);
         board
     }
 
@@ -662,7 +638,7 @@ mod tests {
         let alert = |name: &str, state: &str| {
             serde_json::from_value(serde_json::json!({
                 "alert": name, "state": state, "severity": "critical", "since": null, "condition": "x", "for": "30s",
-                "summary": format!("{name}: nobody leads job\u{1b}[31m"), "total": 1, "instances": [], "notify": [],
+                "summary": format!("{name}: no node leads job\u{1b}[31m"), "total": 1, "instances": [], "notify": [],
                 "deliveries": [], "acknowledged": null, "resolved": null, "silenced": null, "silenced_until": null,
                 "last": null, "shipped": true, "error": null,
             }))
@@ -672,7 +648,7 @@ mod tests {
         assert!(!drawn(&board, 80, 24).contains("alerts"), "where there are none, nothing says so");
         board.apply(TopEvent::Alerts(vec![alert("no-leader", "firing"), alert("two-leaders", "inactive")]));
         let screen = drawn(&board, 80, 24);
-        for part in ["alerts  1", "no-leader", "firing", "critical", "nobody leads job", "role-00001"] {
+        for part in ["alerts  1", "no-leader", "firing", "critical", "no node leads job", "role-00001"] {
             assert!(screen.contains(part), "{part:?} is not on the board:\n{screen}");
         }
         assert!(!screen.contains("two-leaders") && !screen.contains('\u{1b}'), "{screen}");
@@ -780,14 +756,13 @@ mod tests {
 
     #[test]
     fn gaps_are_seen_in_the_lane() {
-        let past = |token, node: &str, began: u64, ended: Option<u64>| TenureRecord {
-            token: Token::new(token),
-            node: name(node),
-            session: SessionId::new(token.into()),
-            began: Timestamp::from_micros(began * 1_000_000),
-            ended: ended.map(|at| Timestamp::from_micros(at * 1_000_000)),
-            measured: None,
-            reason: ended.map(|_| EndReason::Expelled),
+        let past = |token: u64, node: &str, began: u64, ended: Option<u64>| {
+            let second = |at: u64| Timestamp::from_micros(at * 1_000_000);
+            let session = SessionId::new(token.into());
+            let mut record = TenureRecord::new(Token::new(token), name(node), session, second(began));
+            record.ended = ended.map(second);
+            record.reason = ended.map(|_| EndReason::Expelled);
+            record
         };
         let tenures = [past(1, "a", 92, Some(94)), past(2, "b", 97, None)];
         let cells = lane(&tenures, Timestamp::from_micros(100_000_000), Duration::from_secs(10), 10);

@@ -235,7 +235,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn whoever_ran_it_last_is_shown_and_before_that_whose_leader_will() {
+    fn the_node_that_ran_it_last_is_shown_and_before_that_the_leader_that_will() {
         let mut task = a_task("t", "web-1");
         assert_eq!(runs_on(&task), "web-1");
         task.runs.clear();

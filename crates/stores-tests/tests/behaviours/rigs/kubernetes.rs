@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::sync::{Mutex, MutexGuard};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use rustix::process::Signal;
@@ -57,12 +58,15 @@ fn field<'a>(said: &'a str, name: &str) -> Option<&'a str> {
 fn schema() -> String {
     let name = |text| Name::new(text).expect("a name");
     let (user, namespace) = (name("app"), name("default"));
-    let request = tenure::schema::SchemaRequest { store: "kubernetes".into(), user, namespace, fence: false };
+    let request = tenure::schema::SchemaRequest::new("kubernetes", user, namespace);
     request.text().expect("Kubernetes has something to set up")
 }
 
 #[async_trait]
 impl Rig for Kubernetes {
+    const TTL: Duration = super::TTL;
+    const REQUESTS: u64 = 2;
+
     async fn start() -> Self {
         let server = Server::start(1);
         server.make_namespace(SPACE);

@@ -18,7 +18,7 @@ pub(crate) struct Mysql {
     from: Mutex<usize>,
 }
 
-/// The user of the nodes; whoever hurts the server is another.
+/// The user of the nodes; the one that hurts the server is another.
 const USER: &str = "app";
 const SETTINGS: &[&str] = &[
     "--max-connections=500",
@@ -26,7 +26,7 @@ const SETTINGS: &[&str] = &[
     "--general-log=1",
     "--general-log-file=general.log",
 ];
-/// The trigger that has to be out of the way of whoever deletes a role by force.
+/// The trigger that has to be out of the way of a login that deletes a role by force.
 const TRIGGER: &str = "tenure_role_never_deleted";
 
 impl Mysql {
@@ -142,8 +142,11 @@ impl Rig for Mysql {
     async fn writes_on(&self, key: &Key) -> Option<u64> {
         let log = self.server().general_log();
         let (from, name) = (*self.from.lock().expect("no test panicked with it"), key.name());
-        let writes =
-            |line: &&str| line.contains("UPDATE tenure_registers") || line.contains("INTO tenure_registers");
-        Some(log[from..].lines().filter(writes).filter(|line| line.contains(&*name)).count() as u64)
+        let writes = |statement: &&str| {
+            statement.contains("UPDATE tenure_registers") || statement.contains("INTO tenure_registers")
+        };
+        // A question may follow in the same text.
+        let statements = log[from..].lines().flat_map(|line| line.split(';'));
+        Some(statements.filter(writes).filter(|statement| statement.contains(&*name)).count() as u64)
     }
 }

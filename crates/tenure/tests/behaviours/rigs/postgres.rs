@@ -17,7 +17,7 @@ pub(crate) struct Postgres {
     from: Mutex<usize>,
 }
 
-/// The user of the nodes; whoever hurts the server is another.
+/// The user of the nodes; the one that hurts the server is another.
 const USER: &str = "app";
 /// What each line of the log begins with that a node of ours caused.
 const BY_US: &str = "app@ LOG:  ";
@@ -136,6 +136,11 @@ impl Rig for Postgres {
     async fn writes_on(&self, key: &Key) -> Option<u64> {
         let (log, name) = (self.log(), key.name().into_owned());
         let statements = log.split(BY_US).filter(|statement| statement.contains("tenure_write_v2("));
-        Some(statements.filter(|statement| statement.contains(&name)).count() as u64)
+        // The names of what is written are its fourth parameter; a question may follow with names of its own.
+        let written = |statement: &str| {
+            let names = statement.split("$4 = ").nth(1)?.split("$5 = ").next()?;
+            Some(names.contains(&name))
+        };
+        Some(statements.filter(|statement| written(statement).unwrap_or(true)).count() as u64)
     }
 }

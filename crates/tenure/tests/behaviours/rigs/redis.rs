@@ -19,7 +19,7 @@ pub(crate) struct Redis {
     heard: Arc<Mutex<Vec<String>>>,
 }
 
-/// The user of the nodes; whoever hurts the server is another.
+/// The user of the nodes; the one that hurts the server is another.
 const USER: &str = "app";
 const PASSWORD: &str = "hunter2";
 

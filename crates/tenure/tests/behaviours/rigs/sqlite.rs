@@ -13,7 +13,7 @@ use crate::rig::Rig;
 
 pub(crate) struct Sqlite {
     dir: TempDir,
-    /// Somebody else's transaction, which is never finished.
+    /// Another process's transaction, which is never finished.
     frozen: Mutex<Option<Connection>>,
 }
 
@@ -54,7 +54,7 @@ impl Rig for Sqlite {
 
     fn freeze(&self) {
         let connection = self.open();
-        connection.execute_batch("BEGIN EXCLUSIVE").expect("a transaction of somebody else");
+        connection.execute_batch("BEGIN EXCLUSIVE").expect("a transaction of another process");
         *self.frozen.lock().expect("no test panicked with it") = Some(connection);
     }
 

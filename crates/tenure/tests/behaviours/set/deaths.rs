@@ -6,7 +6,7 @@ use tenure_core::record::{Session, SessionState};
 use tenure_torture::judge::ObservedTenure;
 
 use crate::rig::Rig;
-use crate::world::{TTL, World, until};
+use crate::world::{World, until};
 
 /// The zombie of Quartz: its leader died, and the followers kept the lease of the dead alive, for ever.
 pub(crate) async fn a_dead_leader_is_replaced_once_although_five_followers_live<R: Rig>() {
@@ -19,7 +19,7 @@ pub(crate) async fn a_dead_leader_is_replaced_once_although_five_followers_live<
     let next = world.leader_after(first.token).await;
     assert_ne!(next.nth, first.nth, "the dead do not lead");
     for _ in 0..10 {
-        tokio::time::sleep(TTL).await;
+        tokio::time::sleep(R::TTL).await;
         let (_, role) = world.role().await;
         assert!(role.holder.is_none_or(|holder| holder.node != dead), "the dead hold nothing");
     }
@@ -29,7 +29,7 @@ pub(crate) async fn a_dead_leader_is_replaced_once_although_five_followers_live<
         // On a slow machine the test lasts until what is over is swept away.
         for value in follower.tap.written_on(&session.key).into_iter().flatten() {
             let state = value.parse::<Session>().expect("a session").state;
-            assert_eq!(state, SessionState::Expelled, "node-{nth} keeps nobody alive");
+            assert_eq!(state, SessionState::Expelled, "node-{nth} keeps no session alive");
         }
     }
     let verdict = world.judge();
@@ -64,7 +64,7 @@ pub(crate) async fn a_short_freeze_makes_no_second_leader<R: Rig>() {
     let first = world.leader().await;
     for part in [8, 4, 2] {
         world.rig.freeze();
-        tokio::time::sleep(TTL / part).await;
+        tokio::time::sleep(R::TTL / part).await;
         world.rig.thaw();
         let next = world.leader().await;
         assert!(next.token >= first.token);
@@ -73,15 +73,15 @@ pub(crate) async fn a_short_freeze_makes_no_second_leader<R: Rig>() {
     world.judge();
 }
 
-/// Longer than the lease: nobody leads without the store, and somebody does when it is back.
-pub(crate) async fn nobody_leads_on_a_store_that_stays_frozen<R: Rig>() {
+/// Longer than the lease: no node leads without the store, and one does when it is back.
+pub(crate) async fn no_node_leads_on_a_store_that_stays_frozen<R: Rig>() {
     let world = World::<R>::of(3).await;
     let first = world.leader().await;
     world.rig.freeze();
     until("the leader gives up", || world.leading().is_empty()).await;
     let before = world.judge().tenures;
-    tokio::time::sleep(2 * TTL).await;
-    assert_eq!(world.judge().tenures, before, "nobody led meanwhile");
+    tokio::time::sleep(2 * R::TTL).await;
+    assert_eq!(world.judge().tenures, before, "no node led meanwhile");
     world.rig.thaw();
     world.leader_after(first.token).await;
     world.judge();

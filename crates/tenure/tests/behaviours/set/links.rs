@@ -4,7 +4,7 @@ use tenure_core::record::SessionState;
 use tenure_torture::proxy::{Direction, Flow};
 
 use crate::rig::Rig;
-use crate::world::{TTL, World, soon, until};
+use crate::world::{World, soon, until};
 
 /// The late `EXPIRE` of Sovereign prolonged its successor's lease. Here a renewal waits in the network until another
 /// leads, and then arrives.
@@ -32,7 +32,7 @@ pub(crate) async fn a_late_claim_is_no_grant<R: Rig>() {
     let world = World::<R>::of(2).await;
     let first = world.leader().await;
     world.known_to_all(first.token).await;
-    let (heir, member) = (1 - first.nth, &world.members[1 - first.nth]);
+    let (successor, member) = (1 - first.nth, &world.members[1 - first.nth]);
     match (&member.proxy, member.tap.clone()) {
         (Some(proxy), _) => proxy.hold_answer_to(world.rig.claim()),
         (None, tap) => member.tap.ambush(move || tap.set(Direction::Down, Flow::Hold)),
@@ -47,11 +47,11 @@ pub(crate) async fn a_late_claim_is_no_grant<R: Rig>() {
         }
     };
     let late = soon("the claim is carried out", claimed).await;
-    until("its answer waits", || world.is_waiting(heir, Direction::Down)).await;
-    tokio::time::sleep(2 * TTL).await;
+    until("its answer waits", || world.is_waiting(successor, Direction::Down)).await;
+    tokio::time::sleep(2 * R::TTL).await;
     let led = |late: u64| world.judge().tenures.iter().any(|tenure| tenure.token == late);
-    assert!(!led(late.get()), "nobody leads on what it does not know");
-    world.heal(heir);
+    assert!(!led(late.get()), "no node leads on what it does not know");
+    world.heal(successor);
     member.tap.set(Direction::Up, Flow::Pass);
     world.leader_after(late).await;
     assert!(!led(late.get()), "not even afterwards");

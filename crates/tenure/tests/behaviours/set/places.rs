@@ -22,7 +22,7 @@ pub(crate) async fn two_clusters_in_one_place_never_touch<R: Rig>() {
     for world in [&one, &two] {
         let sessions = world.registers(Kind::Session).await;
         let (_, role) = world.role().await;
-        let holder = role.holder.expect("somebody leads").session.to_string();
+        let holder = role.holder.expect("a node leads").session.to_string();
         assert!(sessions.iter().any(|entry| entry.key.name() == holder.as_str()));
         let elsewhere = if std::ptr::eq(world, &one) { &two } else { &one };
         let theirs = elsewhere.registers(Kind::Session).await;
@@ -31,7 +31,7 @@ pub(crate) async fn two_clusters_in_one_place_never_touch<R: Rig>() {
     }
 }
 
-/// FORGE's advisory locks could be taken twice and given back once, or given back on another connection, after which nobody
+/// FORGE's advisory locks could be taken twice and given back once, or given back on another connection, after which no node
 /// could lead. Here a node that led often gives up once, another leads, and nothing is left when all have stopped.
 pub(crate) async fn what_is_taken_often_is_given_up_once<R: Rig>() {
     let mut world = World::<R>::of(2).await;
@@ -49,7 +49,7 @@ pub(crate) async fn what_is_taken_often_is_given_up_once<R: Rig>() {
     world.stop().await;
     if let Some(holder) = world.role().await.1.holder {
         let (_, state) = world.session_register(holder.session).await.expect("it is kept");
-        assert_ne!(state, SessionState::Live, "it is nobody's");
+        assert_ne!(state, SessionState::Live, "it is no live session");
     }
     world.judge();
     world.members.clear();

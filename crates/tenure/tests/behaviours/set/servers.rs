@@ -8,7 +8,7 @@ use tenure::event::EventKind;
 use tenure_torture::proxy::{Direction, Flow, Proxy};
 
 use crate::rig::Rig;
-use crate::world::{TTL, World, soon, until};
+use crate::world::{World, soon, until};
 
 fn proxies<R: Rig>(world: &World<R>) -> impl Iterator<Item = &Proxy> {
     world.members.iter().filter_map(|member| member.proxy.as_ref())
@@ -36,7 +36,7 @@ pub(crate) async fn connections_killed_again_and_again<R: Rig>() {
         assert!(led.token >= last);
         last = led.token;
         world.rig.kill_clients().await;
-        tokio::time::sleep(TTL / 5).await;
+        tokio::time::sleep(R::TTL / 5).await;
     }
     world.leader().await;
     world.judge();
@@ -65,7 +65,7 @@ pub(crate) async fn a_slow_and_narrow_link<R: Rig>() {
             proxy.throttle(way, 500_000);
         }
     }
-    tokio::time::sleep(2 * TTL).await;
+    tokio::time::sleep(2 * R::TTL).await;
     let led = world.leader().await;
     world.members[led.nth].candidate.resign();
     let next = world.leader_after(led.token).await;
@@ -73,7 +73,7 @@ pub(crate) async fn a_slow_and_narrow_link<R: Rig>() {
     world.judge();
 }
 
-/// The password is changed while a leader leads: it stops in time, nobody is told the password, and all is well when it is
+/// The password is changed while a leader leads: it stops in time, no message shows the password, and all is well when it is
 /// taken again.
 pub(crate) async fn credentials_that_are_refused_later<R: Rig>() {
     let world = World::<R>::of(2).await;
@@ -81,8 +81,8 @@ pub(crate) async fn credentials_that_are_refused_later<R: Rig>() {
     world.rig.lock_out(true).await;
     until("the leader gives up", || world.leading().is_empty()).await;
     let before = world.judge().tenures;
-    tokio::time::sleep(TTL).await;
-    assert_eq!(world.judge().tenures, before, "nobody led meanwhile");
+    tokio::time::sleep(R::TTL).await;
+    assert_eq!(world.judge().tenures, before, "no node led meanwhile");
     world.rig.lock_out(false).await;
     world.leader_after(first.token).await;
     let secret = |what: &tenure::event::EventKind| format!("{what:?}").contains("hunter2");
@@ -90,7 +90,7 @@ pub(crate) async fn credentials_that_are_refused_later<R: Rig>() {
     world.judge();
 }
 
-/// Nobody listens any more, and what was open is reset: for the leader alone.
+/// The server listens no more, and what was open is reset: for the leader alone.
 pub(crate) async fn a_link_that_is_refused_and_reset<R: Rig>() {
     let world = World::<R>::of(3).await;
     let first = world.leader().await;

@@ -26,5 +26,5 @@ pub(crate) async fn every_second_of_the_minute_and_both_edges_of_summer_time<R: 
         last = world.leader_after(last.token).await;
     }
     world.judge();
-    assert!(last.token.get() >= first.token.get() + 72, "each time somebody else, or the same anew");
+    assert!(last.token.get() >= first.token.get() + 72, "each time another node, or the same anew");
 }

@@ -30,7 +30,7 @@ pub async fn a_deposed_leader_cannot_commit<C: Client>(url: &str) {
 }
 
 /// PostgreSQL keeps even those from committing who do not look at errors.
-pub async fn whoever_ignores_the_refusal_cannot_commit_either<C: Client>(url: &str) {
+pub async fn a_writer_that_ignores_the_refusal_cannot_commit_either<C: Client>(url: &str) {
     fresh::<C>(url).await;
     let (old, new) = (leader("scheduler", 1, LONG).await.tenure, leader("scheduler", 2, LONG).await.tenure);
     let mut client = C::connect(url).await;
@@ -79,7 +79,7 @@ pub async fn the_rest_is_refused_in_plain_words<C: Client>(url: &str) {
     C::rollback(tx).await;
 }
 
-/// Whoever comes while the other's transaction is open waits for it; then the newer passes and sees what the older
+/// A writer that comes while the other's transaction is open waits for it; then the newer passes and sees what the older
 /// did, and the older fails. On every isolation level.
 pub async fn two_at_once_come_one_after_the_other<C: Client>(url: &str) {
     let (old, new) = (leader("scheduler", 1, LONG).await.tenure, leader("scheduler", 2, LONG).await.tenure);

@@ -30,7 +30,7 @@ pub async fn until(mut ask: impl AsyncFnMut() -> bool) {
     }
 }
 
-/// Somebody who leads, as far as it knows.
+/// A node that leads, as far as it knows.
 pub struct Leader {
     pub tenure: Tenure,
     pub node: Node,
@@ -58,6 +58,10 @@ pub trait Client: Sized {
         Self: 'a;
     /// Every isolation level worth a test.
     const LEVELS: &'static [&'static str];
+    /// Sets the isolation level that follows, for the next transactions of this connection.
+    const ISOLATE: &'static str;
+    /// Counts the connections that wait for a row that another holds.
+    const WAITING: &'static str;
     async fn connect(url: &str) -> Self;
     /// Runs a statement outside a transaction.
     async fn run(&mut self, sql: &str) -> Result<(), DatabaseError>;
@@ -66,11 +70,53 @@ pub trait Client: Sized {
     async fn begin(&mut self) -> Self::Tx<'_>;
     async fn commit(tx: Self::Tx<'_>) -> Result<(), DatabaseError>;
     async fn rollback(tx: Self::Tx<'_>);
-    /// Makes the next transactions of this connection have that level.
-    async fn isolate(&mut self, level: &str);
-    /// How many connections wait for a row that another holds.
-    async fn waiting(&mut self) -> i64;
+
+    async fn isolate(&mut self, level: &str) {
+        self.run(&format!("{} {level}", Self::ISOLATE)).await.unwrap();
+    }
+
+    async fn waiting(&mut self) -> i64 {
+        self.number(Self::WAITING).await
+    }
 }
+
+/// A connection of sqlx as a [`Client`].
+macro_rules! sqlx_client {
+    ($connection:ty, $database:ty) => {
+        impl Client for $connection {
+            type Tx<'a> = sqlx::Transaction<'a, $database>;
+            const LEVELS: &'static [&'static str] = LEVELS;
+            const ISOLATE: &'static str = ISOLATE;
+            const WAITING: &'static str = WAITING;
+
+            async fn connect(url: &str) -> Self {
+                <Self as sqlx::Connection>::connect(url).await.unwrap()
+            }
+
+            async fn run(&mut self, sql: &str) -> Result<(), DatabaseError> {
+                sqlx::raw_sql(sqlx::AssertSqlSafe(sql.to_owned())).execute(self).await?;
+                Ok(())
+            }
+
+            async fn number(&mut self, sql: &str) -> i64 {
+                sqlx::query_scalar(sqlx::AssertSqlSafe(sql.to_owned())).fetch_one(self).await.unwrap()
+            }
+
+            async fn begin(&mut self) -> Self::Tx<'_> {
+                sqlx::Connection::begin(self).await.unwrap()
+            }
+
+            async fn commit(tx: Self::Tx<'_>) -> Result<(), DatabaseError> {
+                Ok(tx.commit().await?)
+            }
+
+            async fn rollback(tx: Self::Tx<'_>) {
+                tx.rollback().await.unwrap();
+            }
+        }
+    };
+}
+pub(crate) use sqlx_client;
 
 pub async fn write(tx: &mut impl FencedTransaction, line: &str) -> Result<(), DatabaseError> {
     tx.run(format!("INSERT INTO ledger VALUES ('{line}')")).await

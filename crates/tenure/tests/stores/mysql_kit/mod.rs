@@ -1,6 +1,8 @@
 //! What the tests of MySQL share: a private server, and SQL by hand.
 #![allow(dead_code, unreachable_pub)]
 
+use std::io::Write as _;
+use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
@@ -9,7 +11,7 @@ use mysql_async::prelude::Queryable;
 use mysql_async::{Conn, Opts, Row};
 use tenure::conformance::Harness;
 use tenure::store::{Mysql, SharedStore};
-use tenure_torture::servers::mysql::{Mysql as Server, PASSWORD};
+use tenure_torture::servers::mysql::{DATABASE, Mysql as Server, PASSWORD};
 
 /// A server of its own for each test.
 pub struct OneServer(pub Mutex<Server>);
@@ -46,6 +48,20 @@ impl OneServer {
 pub fn patient(url: &str) -> String {
     let more = if url.contains('?') { '&' } else { '?' };
     if url.contains("timeout=") { url.to_owned() } else { format!("{url}{more}timeout=20s") }
+}
+
+/// Runs a script as the superuser, in the client: a script may change its delimiter on the way, which only the client
+/// understands.
+pub fn run_script(server: &Server, script: &str) {
+    let mut client = Command::new("mariadb")
+        .args(["--no-defaults", "--protocol=tcp", "--host=127.0.0.1", "--user=root"])
+        .arg(format!("--port={}", server.port()))
+        .arg(DATABASE)
+        .stdin(Stdio::piped())
+        .spawn()
+        .expect("the client comes with mariadb-server");
+    client.stdin.take().expect("a pipe").write_all(script.as_bytes()).expect("it reads");
+    assert!(client.wait().expect("it ends").success());
 }
 
 /// A connection for SQL by hand.

@@ -27,7 +27,7 @@ impl Links {
         self.connect(|from, to| part(from) == part(to));
     }
 
-    /// Lets messages pass exactly where `passes` says so, from one member to another. Elsewhere they vanish, and nobody
+    /// Lets messages pass exactly where `passes` says so, from one member to another. Elsewhere they vanish, and no member
     /// is told.
     pub fn connect(&self, passes: impl Fn(usize, usize) -> bool) {
         for (from, to, proxy) in &self.ways {

@@ -93,7 +93,6 @@ impl Town {
         format!("peers://{}?secret-file={}{}", self.addresses.join(","), secret.display(), self.extra)
     }
 
-    /// The URL of a member.
     pub fn member_url(&self, nth: usize) -> String {
         let voting_only = self.voting_only == Some(nth);
         let dir = self.dir(nth);
@@ -176,7 +175,7 @@ impl Town {
                     return nth;
                 }
             }
-            assert!(started.elapsed() < EVENTUALLY, "nobody leads the Raft group");
+            assert!(started.elapsed() < EVENTUALLY, "no member leads the Raft group");
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     }
@@ -205,7 +204,7 @@ pub async fn complains(store: &Peers, part: &str) -> tenure::store::StoreError {
     }
 }
 
-/// Another address that nobody uses.
+/// Another free address.
 pub fn free_address() -> String {
     addresses(1).remove(0)
 }
@@ -241,7 +240,7 @@ pub async fn version(store: &dyn Store, name: &str) -> Result<Option<u128>, tenu
     Ok(found.first().map(|entry| entry.version.get()))
 }
 
-/// Writes until it is seen to be done, whoever has to be asked, and however often.
+/// Writes until it is seen to be done, asking any member, however often.
 pub async fn must_write(store: &dyn Store, write: Write) {
     let started = Instant::now();
     let version = write.put.as_ref().map(|(version, _)| *version);
@@ -250,7 +249,7 @@ pub async fn must_write(store: &dyn Store, write: Write) {
         {
             Ok(Outcome::Applied) => return,
             Ok(Outcome::Conflict(Some(found))) if Some(found.version) == version => return,
-            Ok(Outcome::Conflict(found)) => panic!("somebody else wrote: {found:?}"),
+            Ok(Outcome::Conflict(found)) => panic!("another client wrote: {found:?}"),
             Ok(Outcome::Failed(error)) | Err(error) => {
                 assert!(started.elapsed() < EVENTUALLY, "{error}");
                 tokio::time::sleep(Duration::from_millis(20)).await;

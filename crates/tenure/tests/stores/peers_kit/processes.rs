@@ -41,7 +41,7 @@ struct Standing {
 }
 
 /// What the copies do: nothing, unless they are told to be a member. They stop their node, close the member and end when the other end of their
-/// input is closed, also because whoever holds it is dead.
+/// input is closed, also because the process that holds it is dead.
 pub fn be_a_member() {
     let Ok(part) = std::env::var(PART) else { return };
     let part: Part = serde_json::from_str(&part).unwrap();

@@ -1,4 +1,4 @@
-//! The protocol of members as `docs/stores/peers.md` and ADR 17 tell it, by somebody who shares no code with them: it says what
+//! The protocol of members as `docs/stores/peers.md` and ADR 17 tell it, by a client that shares no code with them: it says what
 //! no handle would ever say.
 
 use std::io::{Read, Write};
@@ -9,7 +9,7 @@ use snow::resolvers::{CryptoResolver, DefaultResolver};
 
 use super::{EVENTUALLY, SECRET};
 
-/// What whoever connects says first: the protocol, by a secret, and the versions that it speaks.
+/// What a client that connects says first: the protocol, by a secret, and the versions that it speaks.
 pub const GREETING: &[u8; 10] = b"TENURE-P\x01\x01";
 
 pub fn connect(address: &str) -> TcpStream {
@@ -27,7 +27,7 @@ pub fn part(mut stream: TcpStream) {
     assert!(!ended.is_err_and(|error| silent(error.kind())), "a member keeps a connection that was ended");
 }
 
-/// Somebody who knows the secret.
+/// A client that knows the secret.
 pub struct Insider {
     pub stream: TcpStream,
     noise: snow::TransportState,
@@ -60,7 +60,7 @@ impl Insider {
         self.seal(&[&u32::try_from(frame.len()).unwrap().to_le_bytes(), frame].concat());
     }
 
-    /// Says that as one sealed chunk, whatever it is. Whether anybody listens still is not asked.
+    /// Says that as one sealed chunk, whatever it is. Whether the member listens still is not asked.
     pub fn seal(&mut self, plain: &[u8]) {
         let mut sealed = vec![0; plain.len() + 16];
         let length = self.noise.write_message(plain, &mut sealed).unwrap();
@@ -105,7 +105,7 @@ pub fn hello() -> Vec<u8> {
     [vec![0], text("tenure"), vec![0, 0]].concat()
 }
 
-/// The first word of somebody who says that he is a member.
+/// The first word of a client that claims to be a member.
 pub fn hello_of_a_member(id: u64, disk: u128, wanted: u64) -> Vec<u8> {
     let papers = [&id.to_le_bytes()[..], &disk.to_le_bytes(), &text("127.0.0.1:1"), &[0]].concat();
     [vec![0], text("tenure"), vec![1], papers, vec![1], wanted.to_le_bytes().to_vec()].concat()
@@ -123,7 +123,7 @@ pub fn ask_for_group(number: u64) -> Vec<u8> {
     ask(number, &[2])
 }
 
-/// Asks for that register of a namespace that nobody else uses.
+/// Asks for that register of a namespace that no other client uses.
 pub fn read(number: u64, name: &str) -> Vec<u8> {
     let none = 0_u32.to_le_bytes();
     ask(number, &[&[0], &text("fuzz")[..], &1_u32.to_le_bytes(), &key(name), &none].concat())

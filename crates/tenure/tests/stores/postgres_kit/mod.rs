@@ -56,7 +56,7 @@ pub async fn sql(url: &str) -> tokio_postgres::Client {
 
 /// Ends every connection of that name, and waits until the server has let go of them.
 pub async fn sever(admin: &tokio_postgres::Client, application: &str) {
-    // In two steps, or the server may end everybody before it looks at their names.
+    // In two steps, or the server may end all of them before it looks at their names.
     let sql = "WITH doomed AS MATERIALIZED (SELECT pid FROM pg_stat_activity WHERE application_name = $1)
         SELECT pid, pg_terminate_backend(pid) FROM doomed";
     let ended = admin.query_typed(sql, &[(&application, Type::TEXT)]).await.expect("a superuser");

@@ -7,8 +7,11 @@ use std::time::Duration;
 
 use futures_util::StreamExt;
 use futures_util::stream::BoxStream;
+use tenure::schema::SchemaRequest;
 use tenure::store::entropy::KernelEntropy;
-use tenure::store::{Entry, Epoch, Key, Kind, Name, Outcome, Query, Signal, Store, Value, Version, Write};
+use tenure::store::{
+    Entry, Epoch, Key, Kind, Name, Outcome, Query, Retry, Signal, Store, Value, Version, Write,
+};
 use tenure_core::Entropy;
 
 /// Long enough for anything that happens at all.
@@ -20,6 +23,13 @@ pub async fn soon<T>(future: impl Future<Output = T>) -> T {
 
 pub fn name(text: &str) -> Name {
     Name::new(text).expect("a valid name")
+}
+
+/// What `tenure schema` prints for a login.
+pub fn printed_schema(store: &str, user: &str, fence: bool) -> String {
+    let mut request = SchemaRequest::new(store, name(user), name("default"));
+    request.fence = fence;
+    request.text().expect("this build knows it")
 }
 
 pub fn key(kind: Kind, text: &str) -> Key {
@@ -61,7 +71,7 @@ pub async fn get(store: &dyn Store, space: &Name, key: &Key) -> Option<Entry> {
 pub async fn until_it_works(store: &dyn Store) {
     let working = async {
         while let Err(error) = store.describe().await {
-            assert_eq!(error.retry(), tenure::store::Retry::Soon, "{error}");
+            assert_eq!(error.retry(), Retry::Soon, "{error}");
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     };
@@ -93,5 +103,33 @@ pub fn certificates(user: &str) -> tempfile::TempDir {
     let made = std::process::Command::new("sh").args(["-c", script, "sh"]).arg(dir.path()).arg(user).output();
     let made = made.expect("a shell");
     assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    dir
+}
+
+/// Writes until it works: what is refused is tried again, and what is unknown is looked at.
+pub async fn written(store: &dyn Store, space: &Name, write: &Write) {
+    let writing = async {
+        loop {
+            match store.write(space, std::slice::from_ref(write)).await.map(|mut outcomes| outcomes.remove(0))
+            {
+                Ok(Outcome::Applied) => return,
+                Ok(Outcome::Conflict(Some(found))) if found.version == version(write) => return,
+                Ok(Outcome::Conflict(other)) => panic!("another wrote: {other:?}"),
+                Ok(Outcome::Failed(error)) | Err(error) => {
+                    assert_eq!(error.retry(), Retry::Soon, "{error}");
+                }
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    soon(writing).await;
+}
+
+/// A copy of a folder, with everything in it.
+pub fn copy(from: &std::path::Path) -> tempfile::TempDir {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let all = format!("{}/.", from.display());
+    let done = std::process::Command::new("cp").arg("-a").arg(all).arg(dir.path()).status();
+    assert!(done.expect("cp runs").success());
     dir
 }

@@ -34,7 +34,6 @@ pub trait Stage: Sync {
     /// What the server says to a statement of that login, and how many rows it shows.
     async fn said_to(&self, login: &str, sql: &str) -> Result<usize, String>;
     fn store_of(&self, login: &str) -> SharedStore;
-    /// What drops the tables.
     fn drop_tables(&self) -> &'static str;
     /// Who leads, with which token, in which state, as people see it in `tenure_leaders`.
     async fn leader(&self) -> (String, u64, String);
@@ -65,7 +64,7 @@ async fn elected(nodes: &[(Node, Candidate)]) -> (Tenure, usize) {
     let (tenure, index, _) = soon(select_all(elections)).await;
     let leaders = nodes.iter().filter(|(_, candidate)| candidate.lead().is_some()).count();
     assert!(leaders <= 1, "{leaders} leaders");
-    (tenure.expect("somebody is elected"), index)
+    (tenure.expect("a node is elected"), index)
 }
 
 pub async fn one_of_three_leads_the_next_takes_over_and_people_see_who(stage: &dyn Stage) {
@@ -117,7 +116,7 @@ pub async fn hands_cannot_lower_a_token_nor_delete_a_role(stage: &dyn Stage) {
     assert_eq!(get(&*store, &space, &write.key).await.unwrap().version, version(&write));
 }
 
-/// A role that somebody leads, and a login that has these rights on registers.
+/// A role that a node leads, and a login that has these rights on registers.
 async fn beside(stage: &dyn Stage, login: &str, rights: &str) -> (Node, Candidate, Tenure) {
     let nodes = [node(stage, "a").await];
     let (tenure, _) = elected(&nodes).await;
@@ -162,10 +161,22 @@ pub async fn a_login_that_may_read_sees_all_and_changes_nothing(stage: &dyn Stag
     let (store, space) = (stage.store_of("reader"), name("default"));
     let forged = store.write(&space, &[put(&key(Kind::Role, "forged"), None, "1")]).await;
     assert!(!matches!(forged.as_deref(), Ok([Outcome::Applied])), "{forged:?}");
-    assert!(tenure.check(), "nobody was deposed");
+    assert!(tenure.check(), "no leader was deposed");
 }
 
-/// Whoever may write can end a tenure, as every node can. It can neither lower a token nor take the guards away, and what it
+/// A node of a login that may only read is told at its start, and does not wait for rights that only a person can give.
+pub async fn a_node_that_may_only_read_is_told_so_at_its_start(stage: &dyn Stage) {
+    let (_node, _candidate, tenure) = beside(stage, "reader", "SELECT").await;
+    let reader = Node::builder_with_store(stage.store_of("reader")).name("reader").ttl(TTL);
+    let reader = reader.start_without_waiting().unwrap();
+    let began = std::time::Instant::now();
+    let refused = soon(reader.store_refused()).await;
+    assert!(began.elapsed() < TTL, "after {:?}: {refused}", began.elapsed());
+    assert!(refused.to_string().contains("GRANT"), "{refused}");
+    assert!(tenure.check(), "no leader was deposed");
+}
+
+/// A login that may write can end a tenure, as every node can. It can neither lower a token nor take the guards away, and what it
 /// broke is whole again with the next election.
 pub async fn a_login_that_may_write_ends_tenures_and_lowers_no_token(stage: &dyn Stage) {
     let (_node, candidate, tenure) = beside(stage, "writer", "SELECT, INSERT, UPDATE, DELETE").await;
@@ -290,6 +301,7 @@ macro_rules! stories {
             of_twenty_that_start_at_once_on_an_empty_database_one_leads
             hands_cannot_lower_a_token_nor_delete_a_role
             a_login_that_may_read_sees_all_and_changes_nothing
+            a_node_that_may_only_read_is_told_so_at_its_start
             a_login_that_may_write_ends_tenures_and_lowers_no_token
             batches_in_opposite_order_never_wait_for_each_other_in_a_circle
             after_a_crash_the_same_memory_goes_on_and_watches_look_again

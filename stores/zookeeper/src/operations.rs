@@ -1,0 +1,272 @@
+//! The connection for everything, transactions on it, and the tokens of versions that were seen.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+use bytes::Bytes;
+use tenure_core::{Entropy as _, Token};
+use tokio::sync::oneshot;
+use tokio::time::{Instant, timeout, timeout_at};
+
+use super::STORE;
+use super::connection::ZooKeeperConnection;
+use super::error::{self, code};
+use super::keys::{Keys, parent};
+use super::settings::ZooKeeperSettings;
+use super::wire::{ANY, Answer, FailedStep, LONGEST_QUESTION, Question, Reply, Step, op, rights};
+use tenure_store::entropy::KernelEntropy;
+use tenure_store::kit::connection::{ManagedConnection, OpenedConnection, ServerAddress};
+use tenure_store::kit::watches::{Watches, lock};
+use tenure_store::{Signal, StoreError, Version};
+
+/// Registers whose token is remembered; more than any node works with at once.
+const REMEMBERED: usize = 50_000;
+
+/// The operations of one handle.
+#[derive(Debug)]
+pub(super) struct Operations {
+    pub(super) settings: Arc<ZooKeeperSettings>,
+    pub(super) keys: Keys,
+    managed: ManagedConnection<ZooKeeperConnection>,
+    watches: Arc<Watches>,
+    /// The rights of the znode at the top, which everything that is made gets; none if it is not there.
+    rights: Arc<Mutex<Option<Bytes>>>,
+    /// What registers were last seen to hold. A version has one token for ever, so that this need not be up to date.
+    known: Mutex<HashMap<String, (Version, Option<Token>)>>,
+    /// The last transaction that this handle knows of.
+    highest: AtomicI64,
+}
+
+/// A write of nothing that was sent: what is asked after it on the same connection is answered from a state that has everything
+/// that was acknowledged before.
+pub(super) struct Barrier {
+    before: i64,
+    reply: oneshot::Receiver<Reply>,
+}
+
+impl Operations {
+    /// The operations, and what keeps their connection open until dropped.
+    pub(super) fn new(
+        settings: Arc<ZooKeeperSettings>,
+        watches: Arc<Watches>,
+    ) -> (Self, impl Future<Output = ()> + Send) {
+        let keys = Keys::new(&settings.root);
+        let server = ServerAddress { store: STORE, name: settings.to_string(), patience: settings.timeout };
+        let rights = Arc::<Mutex<Option<Bytes>>>::default();
+        // Handles begin with different servers, so that none of these has to serve all.
+        let first = usize::try_from(KernelEntropy.nonce() >> 96).unwrap_or_default();
+        let turn = Arc::new(AtomicUsize::new(first % settings.servers.len()));
+        let opening = (settings.clone(), keys.clone(), rights.clone());
+        let open = move || {
+            let ((settings, keys, rights), turn) = (opening.clone(), turn.clone());
+            async move { open(&settings, &keys, &rights, &turn).await }
+        };
+        let (managed, keep) = ManagedConnection::new(server, watches.clone(), open);
+        let (known, highest) = (Mutex::default(), AtomicI64::new(0));
+        (Self { settings, keys, managed, watches, rights, known, highest }, keep)
+    }
+
+    /// Until when an operation that begins now may take.
+    pub(super) fn until(&self) -> Instant {
+        self.managed.until()
+    }
+
+    /// The open connection; if there is none, nothing was sent.
+    pub(super) async fn connection(&self, until: Instant) -> Result<Arc<ZooKeeperConnection>, StoreError> {
+        self.managed.reached(until, self.managed.connection()).await
+    }
+
+    /// The answer to a question. A server that says nothing is asked whether it is there.
+    pub(super) async fn answer(
+        &self,
+        connection: &Arc<ZooKeeperConnection>,
+        reply: oneshot::Receiver<Reply>,
+        until: Instant,
+    ) -> Result<Reply, StoreError> {
+        let began = Instant::now();
+        let suspicious = until.min(began + self.settings.suspicion());
+        let mut reply = std::pin::pin!(reply);
+        let mut answer = timeout_at(suspicious, &mut reply).await;
+        if answer.is_err() {
+            connection.probe(self.settings.suspicion());
+            answer = timeout_at(until, reply).await;
+        }
+        match answer {
+            Ok(Ok(reply)) => Ok(reply),
+            Ok(Err(_)) => Err(error::lost(&connection.place)),
+            Err(_) => Err(error::late(&connection.place, began.elapsed())),
+        }
+    }
+
+    /// Carries out steps, all or none of them.
+    pub(super) async fn transaction(
+        &self,
+        connection: &Arc<ZooKeeperConnection>,
+        steps: &[Step],
+        until: Instant,
+    ) -> Result<Result<(), FailedStep>, StoreError> {
+        let question = Question::transaction(steps, &self.rights());
+        let reply = self.change(connection, question, until).await?;
+        match Answer::new(reply.body).transaction() {
+            Ok(done) => Ok(done),
+            Err(_) if reply.code != code::OK => Err(error::of_code(&connection.place, reply.code)),
+            Err(_) => Err(error::strange(&connection.place)),
+        }
+    }
+
+    /// Makes a znode, and those that it is in.
+    pub(super) async fn make(
+        &self,
+        connection: &Arc<ZooKeeperConnection>,
+        path: &str,
+        until: Instant,
+    ) -> Result<(), StoreError> {
+        let mut missing = vec![path];
+        while let Some(path) = missing.last() {
+            if *path == self.keys.root && !self.settings.create {
+                return Err(unused(&self.settings));
+            }
+            let question = Question::new(op::CREATE).create(path, "", &self.rights());
+            match (self.change(connection, question, until).await?.code, parent(path)) {
+                (code::OK | code::NODE_EXISTS, _) => drop(missing.pop()),
+                (code::NO_NODE, Some(parent)) => missing.push(parent),
+                (code, _) => return Err(error::of_code(&connection.place, code)),
+            }
+        }
+        Ok(())
+    }
+
+    /// Asks for a change, and looks whether the answer comes from where the others came from.
+    async fn change(
+        &self,
+        connection: &Arc<ZooKeeperConnection>,
+        question: Question,
+        until: Instant,
+    ) -> Result<Reply, StoreError> {
+        if question.len() > LONGEST_QUESTION {
+            return Err(error::too_long());
+        }
+        let before = self.highest.load(Ordering::Acquire);
+        let reply = self.answer(connection, connection.ask(question), until).await?;
+        self.acknowledged(before, &reply)?;
+        Ok(reply)
+    }
+
+    /// Sends a barrier. It counts once it [has passed](Self::passed).
+    pub(super) fn barrier(&self, connection: &ZooKeeperConnection) -> Barrier {
+        let before = self.highest.load(Ordering::Acquire);
+        let question = Question::about(op::SET_DATA, &self.keys.root).text("").int(ANY);
+        Barrier { before, reply: connection.ask(question) }
+    }
+
+    /// Waits until a majority has a barrier. What a client may not write, and what is not there, is refused by a majority too.
+    pub(super) async fn passed(
+        &self,
+        connection: &Arc<ZooKeeperConnection>,
+        barrier: Barrier,
+        until: Instant,
+    ) -> Result<(), StoreError> {
+        let reply = self.answer(connection, barrier.reply, until).await?;
+        self.acknowledged(barrier.before, &reply)?;
+        match reply.code {
+            code::OK | code::NO_NODE | code::NO_RIGHTS => Ok(()),
+            code => Err(error::of_code(&connection.place, code)),
+        }
+    }
+
+    /// Transactions are numbered upwards, those too that change nothing: one that is not above what was known before it was asked
+    /// for comes from other data.
+    fn acknowledged(&self, before: i64, reply: &Reply) -> Result<(), StoreError> {
+        use code::{BAD_VERSION, NO_NODE, NO_RIGHTS, NODE_EXISTS, NOT_EMPTY, OK};
+        if ![OK, NO_NODE, NO_RIGHTS, BAD_VERSION, NODE_EXISTS, NOT_EMPTY].contains(&reply.code) {
+            return Ok(());
+        }
+        if reply.zxid > before {
+            self.highest.fetch_max(reply.zxid, Ordering::AcqRel);
+            return Ok(());
+        }
+        self.highest.store(reply.zxid, Ordering::Release);
+        self.watches.send_all(&Signal::Forgot);
+        let message = "the servers have an older state than before: look whether it was written";
+        Err(StoreError::unknown(STORE, message))
+    }
+
+    /// The rights of what is made now.
+    fn rights(&self) -> Bytes {
+        lock(&self.rights).clone().unwrap_or_else(|| self.settings.own_rights())
+    }
+
+    /// What a register was last seen to hold.
+    pub(super) fn recall(&self, path: &str) -> Option<(Version, Option<Token>)> {
+        lock(&self.known).get(path).copied()
+    }
+
+    /// What a register was seen to hold.
+    pub(super) fn remember(&self, path: &str, content: Option<(Version, Option<Token>)>) {
+        let mut known = lock(&self.known);
+        if known.len() >= REMEMBERED {
+            known.clear();
+        }
+        match content {
+            Some(content) => drop(known.insert(path.to_owned(), content)),
+            None => drop(known.remove(path)),
+        }
+    }
+}
+
+impl ZooKeeperSettings {
+    /// The rights of what is made where nothing is: for this login alone, or for all if there is none.
+    fn own_rights(&self) -> Bytes {
+        if self.login.is_some() { rights("auth", "") } else { rights("world", "anyone") }
+    }
+}
+
+fn unused(settings: &ZooKeeperSettings) -> StoreError {
+    StoreError::unused(STORE, &format!("there is no znode {} at {settings}", settings.root))
+}
+
+/// Opens a connection to the first server that can be used, beginning with another one each time.
+async fn open(
+    settings: &ZooKeeperSettings,
+    keys: &Keys,
+    rights: &Mutex<Option<Bytes>>,
+    turn: &AtomicUsize,
+) -> Result<OpenedConnection<ZooKeeperConnection>, StoreError> {
+    let mut failure = None;
+    for _ in &settings.servers {
+        let server = &settings.servers[turn.fetch_add(1, Ordering::Relaxed) % settings.servers.len()];
+        let patience = if settings.servers.len() == 1 { settings.timeout } else { settings.suspicion() };
+        let place = format!("{}:{}", server.0, server.1);
+        let late = || Err(error::unreachable(&place, "it says nothing"));
+        match timeout(patience, use_server(settings, keys, rights, server)).await.unwrap_or_else(|_| late()) {
+            Ok(opened) => return Ok(opened),
+            Err(error) => failure = Some(error),
+        }
+    }
+    Err(failure.unwrap_or_else(|| error::unreachable(&settings.to_string(), "it names no server")))
+}
+
+/// Opens a connection, and looks which rights the znode at the top has.
+async fn use_server(
+    settings: &ZooKeeperSettings,
+    keys: &Keys,
+    rights: &Mutex<Option<Bytes>>,
+    server: &(String, u16),
+) -> Result<OpenedConnection<ZooKeeperConnection>, StoreError> {
+    let (connection, mut work) = ZooKeeperConnection::open(settings, server).await?;
+    let hung_up = || error::unreachable(&connection.place, "it hung up");
+    let asked = connection.ask(Question::about(op::GET_ACL, &keys.root));
+    let reply = tokio::select! {
+        reply = asked => reply.map_err(|_| hung_up())?,
+        () = &mut work => return Err(hung_up()),
+    };
+    let found = match reply.code {
+        code::OK => Some(Answer::new(reply.body).acl().map_err(|_| error::stranger(&connection.place))?),
+        code::NO_NODE if settings.create => None,
+        code::NO_NODE => return Err(unused(settings)),
+        code => return Err(error::of_code(&connection.place, code).only_looked()),
+    };
+    *lock(rights) = found;
+    Ok((connection, work))
+}
