@@ -1,7 +1,7 @@
 //! How connections are carried: each way a reader and, behind a queue, a writer.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -87,21 +87,30 @@ async fn carry(link: ProxyLink, client: TcpStream) {
 async fn both_ways(link: &ProxyLink, mut client: TcpStream, mut server: TcpStream) -> Result<(), Reset> {
     let (from_client, to_client) = client.split();
     let (from_server, to_server) = server.split();
-    let up = one_way(link, Direction::Up, from_client, to_server);
-    let down = one_way(link, Direction::Down, from_server, to_client);
+    let (client_left, server_left) = (AtomicBool::new(false), AtomicBool::new(false));
+    let up = one_way(link, Direction::Up, (from_client, &client_left), (to_server, &server_left));
+    let down = one_way(link, Direction::Down, (from_server, &server_left), (to_client, &client_left));
     tokio::try_join!(up, down).map(|_| ())
 }
+
+/// One end of a connection, and whether it has hung up.
+type End<'a, Half> = (Half, &'a AtomicBool);
 
 async fn one_way(
     link: &ProxyLink,
     way: Direction,
-    from: ReadHalf<'_>,
-    to: WriteHalf<'_>,
+    (from, from_left): End<'_, ReadHalf<'_>>,
+    (to, to_left): End<'_, WriteHalf<'_>>,
 ) -> Result<(), Reset> {
     let (queue, chunks) = mpsc::unbounded_channel();
     let queued = Queued { tally: &link.tally, way, bytes: AtomicU64::new(0) };
-    let deliverer = Deliverer { link, way, weather: link.weather.subscribe(), torn: false };
-    let ((), delivered) = tokio::join!(read(from, queue, &queued), deliverer.run(chunks, to, &queued));
+    let deliverer =
+        Deliverer { link, way, weather: link.weather.subscribe(), torn: false, receiver_left: to_left };
+    let reading = async {
+        read(from, queue, &queued).await;
+        from_left.store(true, Ordering::SeqCst);
+    };
+    let ((), delivered) = tokio::join!(reading, deliverer.run(chunks, to, &queued));
     delivered
 }
 
@@ -153,6 +162,8 @@ struct Deliverer<'a> {
     weather: watch::Receiver<LinkState>,
     /// Something was lost: the rest makes no sense.
     torn: bool,
+    /// The receiver has hung up.
+    receiver_left: &'a AtomicBool,
 }
 
 impl Deliverer<'_> {
@@ -224,7 +235,9 @@ impl Deliverer<'_> {
         self.hold_answer(bytes);
         let passed = &self.link.tally.passed[self.way as usize];
         let direction_state = *self.link.weather.borrow().direction_state(self.way);
-        let room = direction_state.cut_at.map(|at| at.saturating_sub(passed.load(Ordering::SeqCst)));
+        // What a server still says to a client that has left reaches no client: the cut is for one that listens.
+        let cut_at = direction_state.cut_at.filter(|_| !self.receiver_left.load(Ordering::SeqCst));
+        let room = cut_at.map(|at| at.saturating_sub(passed.load(Ordering::SeqCst)));
         let cut = room.is_some_and(|room| room < bytes.len() as u64);
         let bytes = if cut { &bytes[..usize::try_from(room.unwrap_or(0)).unwrap_or(0)] } else { bytes };
         let piece =
@@ -264,7 +277,7 @@ impl Deliverer<'_> {
 }
 
 impl LinkState {
-    fn direction_state(&self, way: Direction) -> &DirectionState {
+    pub(super) fn direction_state(&self, way: Direction) -> &DirectionState {
         &self.roads[way as usize]
     }
 }
@@ -281,7 +294,9 @@ mod tests {
             tally: Arc::default(),
         };
         let weather = link.weather.subscribe();
-        let mut deliverer = Deliverer { link: &link, way: Direction::Up, weather, torn: false };
+        let receiver_left = &AtomicBool::new(false);
+        let mut deliverer =
+            Deliverer { link: &link, way: Direction::Up, weather, torn: false, receiver_left };
         let chunk = Chunk { bytes: vec![1], at: Instant::now() };
         tokio::select! {
             biased;

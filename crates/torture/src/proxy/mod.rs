@@ -183,10 +183,17 @@ impl Proxy {
         self.change(way, |direction_state| direction_state.bytes_per_second = Some(bytes_per_second.max(1)));
     }
 
-    /// Lets so many more bytes pass that way, and resets the connection that would have carried the next.
+    /// Lets so many more bytes pass that way, and resets the connection that would have carried the next to a receiver that has
+    /// not hung up.
     pub fn cut_after(&self, way: Direction, bytes: u64) {
         let at = self.passed(way) + bytes;
         self.change(way, |direction_state| direction_state.cut_at = Some(at));
+    }
+
+    /// Whether a connection is still to be cut, that way.
+    #[must_use]
+    pub fn is_to_be_cut(&self, way: Direction) -> bool {
+        self.weather.borrow().direction_state(way).cut_at.is_some()
     }
 
     /// Nothing is wrong any more.

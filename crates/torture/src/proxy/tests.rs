@@ -229,3 +229,21 @@ fn the_answer_to_one_question_waits_and_those_before_it_do_not() {
     says(&mut stream, "who again");
     hears(&mut stream, "who again");
 }
+
+/// An answer to a client that did not wait for it used to take the cut, and no client ever saw one.
+#[test]
+fn what_a_server_says_to_a_client_that_has_left_takes_no_cut() {
+    let server = TcpListener::bind("127.0.0.1:0").unwrap();
+    let proxy = Proxy::to(server.local_addr().unwrap());
+    let gone = connected(&proxy);
+    let (mut to_gone, _) = server.accept().unwrap();
+    proxy.cut_after(Direction::Down, 2);
+    gone.shutdown(std::net::Shutdown::Write).unwrap();
+    assert_eq!(to_gone.read(&mut [0]).unwrap(), 0, "the proxy knows that the client has left");
+    says(&mut to_gone, "late");
+    soon(|| proxy.passed(Direction::Down) == 4);
+    let mut stream = connected(&proxy);
+    let (mut there, _) = server.accept().unwrap();
+    says(&mut there, "half");
+    is_reset(&mut stream);
+}

@@ -222,8 +222,13 @@ fn template(server: &str, version: &str, make: impl FnOnce(&Path) -> PathBuf) ->
 /// Where it is kept: in `target/`, with what was built; in the temporary directory if this program was installed.
 fn beside() -> PathBuf {
     let program = std::env::current_exe().unwrap_or_default();
-    let target = program.ancestors().find(|folder| folder.join("CACHEDIR.TAG").is_file());
+    let target = program.ancestors().find(|folder| is_target(folder));
     target.map_or_else(std::env::temp_dir, Path::to_owned)
+}
+
+/// Cargo tags the directory as a cache only if it made the directory itself; what it knows of the compiler it writes in any case.
+fn is_target(folder: &Path) -> bool {
+    ["CACHEDIR.TAG", ".rustc_info.json"].iter().any(|mark| folder.join(mark).is_file())
 }
 
 fn copy(from: &Path, to: &Path) {
