@@ -20,6 +20,7 @@ use super::messages::{
     Compare, Grant, KeptAlive, KeyValue, LeaseAnswer, Nothing, OfLease, Op, OpAnswer, Range, Txn, TxnAnswer,
 };
 use super::settings::{EtcdSettings, URL};
+use tenure_store::kit::hosts::UrlParts;
 use tenure_store::kit::thread::ConnectionThread;
 use tenure_store::kit::watches::Watches;
 use tenure_store::{GuardBackend, GuardLock, Hold, OpenedGuardLock, StoreError};
@@ -65,9 +66,7 @@ impl EtcdGuard {
     /// If the URL cannot be read, or the process has no threads left. No message shows the URL.
     pub fn open(url: &str, holder: &str) -> Result<Self, StoreError> {
         let (url, ttl) = URL.guard_ttl(url)?;
-        let place = url.split('?').next().unwrap_or_default();
-        let election = place.split_once("://").and_then(|(_, place)| place.split_once('/'));
-        if election.is_none_or(|(_, name)| name.trim_matches('/').is_empty()) {
+        if UrlParts::of(&url).is_none_or(|parts| parts.path.trim_matches('/').is_empty()) {
             return Err(URL.refuse(
                 "the URL of a guard lock names an election: write etcd://HOST:PORT/ELECTION?ttl=15s",
             ));
