@@ -22,7 +22,7 @@ mod memory;
 pub mod trust;
 mod value;
 
-pub use backend::{Backend, Mode, Opening, ReadUrl, ServersInUrl, SetupRequest};
+pub use backend::{Backend, OpenMode, Opening, ReadUrl, ServersInUrl, SetupRequest};
 pub use error::{Retry, StoreError, with_causes};
 pub use guard::{GuardBackend, GuardLock, Hold, OpenedGuardLock, SharedGuardLock};
 pub use kit::rules::{MAX_BATCH, MAX_VALUE};
