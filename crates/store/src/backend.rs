@@ -92,11 +92,20 @@ impl ServersInUrl {
 
 /// For whom [`Backend::setup`] is.
 #[derive(Debug, Clone, Copy)]
+#[non_exhaustive]
 pub struct SetupRequest<'a> {
     /// The login of the nodes, which gets the least rights.
     pub user: &'a Name,
     /// The namespace in examples of how to look into the store.
     pub namespace: &'a Name,
+}
+
+impl<'a> SetupRequest<'a> {
+    /// For a login, with examples for a namespace.
+    #[must_use]
+    pub const fn new(user: &'a Name, namespace: &'a Name) -> Self {
+        Self { user, namespace }
+    }
 }
 
 /// What a store is opened for.

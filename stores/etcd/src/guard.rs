@@ -26,15 +26,12 @@ use tenure_store::kit::watches::Watches;
 use tenure_store::{GuardBackend, GuardLock, Hold, OpenedGuardLock, StoreError};
 
 /// This guard lock, by its URLs.
-pub const GUARD_BACKEND: GuardBackend = GuardBackend {
-    schemes: &["etcd", "etcds"],
-    usage: "etcd://HOST,HOST,HOST/ELECTION",
-    open: |url, holder| {
+pub const GUARD_BACKEND: GuardBackend =
+    GuardBackend::new(&["etcd", "etcds"], "etcd://HOST,HOST,HOST/ELECTION", |url, holder| {
         let lock = EtcdGuard::open(url, holder)?;
         let warning = lock.contender.members.settings.warning();
-        Ok(OpenedGuardLock { lock: Arc::new(lock), warning })
-    },
-};
+        Ok(OpenedGuardLock::new(lock, warning))
+    });
 
 /// One contender in an election of etcd.
 pub struct EtcdGuard {
