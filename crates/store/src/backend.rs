@@ -33,7 +33,7 @@ pub struct Backend {
 }
 
 /// How a store reads its URLs: see [`Backend::read`].
-pub type ReadUrl = fn(url: &str, mode: Mode) -> Result<Opening, StoreError>;
+pub type ReadUrl = fn(url: &str, mode: OpenMode) -> Result<Opening, StoreError>;
 
 /// Where URLs name the servers whose connections are not encrypted, for tools that put a proxy before each server.
 #[derive(Debug, Clone, Copy)]
@@ -92,6 +92,7 @@ impl ServersInUrl {
 
 /// For whom [`Backend::setup`] is.
 #[derive(Debug, Clone, Copy)]
+#[non_exhaustive]
 pub struct SetupRequest<'a> {
     /// The login of the nodes, which gets the least rights.
     pub user: &'a Name,
@@ -99,16 +100,24 @@ pub struct SetupRequest<'a> {
     pub namespace: &'a Name,
 }
 
+impl<'a> SetupRequest<'a> {
+    /// For a login, with examples for a namespace.
+    #[must_use]
+    pub const fn new(user: &'a Name, namespace: &'a Name) -> Self {
+        Self { user, namespace }
+    }
+}
+
 /// What a store is opened for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Mode {
-    /// To take part.
-    Join,
-    /// To read and to ask, beside those who take part; what is missing is made.
-    Visit,
-    /// The same, and nothing is created: a store that no node has used yet is an error.
-    Look,
+pub enum OpenMode {
+    /// By a node, which may become a part of the store.
+    Node,
+    /// By a client that reads and writes, and never becomes a part of the store; what is missing is made.
+    Client,
+    /// By a client that creates nothing: a store that no node has used yet is an error.
+    ReadOnly,
 }
 
 /// A URL that was read and found well.
@@ -170,13 +179,13 @@ impl Opening {
     /// What `check` says.
     pub fn with_tables<S: Store>(
         url: &str,
-        mode: Mode,
+        mode: OpenMode,
         check: fn(url: &str) -> Result<Option<&'static str>, StoreError>,
         open: fn(url: &str) -> Result<S, StoreError>,
     ) -> Result<Self, StoreError> {
         match mode {
-            Mode::Look => Self::checked(&Backend::with(url, "create=false"), check, open),
-            Mode::Join | Mode::Visit => Self::checked(url, check, open),
+            OpenMode::ReadOnly => Self::checked(&Backend::add_parameter(url, "create=false"), check, open),
+            OpenMode::Node | OpenMode::Client => Self::checked(url, check, open),
         }
     }
 }
@@ -231,7 +240,7 @@ impl Backend {
 
     /// The URL with one more parameter. Of a parameter that is named twice, the last counts.
     #[must_use]
-    pub fn with(url: &str, parameter: &str) -> String {
+    pub fn add_parameter(url: &str, parameter: &str) -> String {
         let joint = if url.contains('?') { '&' } else { '?' };
         format!("{url}{joint}{parameter}")
     }

@@ -19,6 +19,7 @@ pub struct StoreError {
 
 /// Whether trying again can help.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Retry {
     /// It may pass by itself.
     Soon,

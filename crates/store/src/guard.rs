@@ -50,6 +50,7 @@ pub type SharedGuardLock = Arc<dyn GuardLock>;
 
 /// A guard lock that was opened.
 #[derive(Debug)]
+#[non_exhaustive]
 pub struct OpenedGuardLock {
     /// The lock.
     pub lock: SharedGuardLock,
@@ -57,8 +58,17 @@ pub struct OpenedGuardLock {
     pub warning: Option<&'static str>,
 }
 
+impl OpenedGuardLock {
+    /// A lock, and what is doubtful about its URL.
+    #[must_use]
+    pub fn new(lock: impl GuardLock, warning: Option<&'static str>) -> Self {
+        Self { lock: Arc::new(lock), warning }
+    }
+}
+
 /// A kind of guard lock, by its URLs.
 #[derive(Debug, Clone, Copy)]
+#[non_exhaustive]
 pub struct GuardBackend {
     /// The schemes of its URLs.
     pub schemes: &'static [&'static str],
@@ -66,5 +76,16 @@ pub struct GuardBackend {
     pub usage: &'static str,
     /// Opens the lock that a URL names, without connecting to anything, for a holder that is known there by that name. No message may
     /// show more of the URL than its scheme.
-    pub open: fn(url: &str, holder: &str) -> Result<OpenedGuardLock, StoreError>,
+    pub open: OpenGuardLock,
+}
+
+/// Opens the guard lock that a URL names, for a holder.
+pub type OpenGuardLock = fn(url: &str, holder: &str) -> Result<OpenedGuardLock, StoreError>;
+
+impl GuardBackend {
+    /// A kind of guard lock with URLs of these schemes, which look like this.
+    #[must_use]
+    pub const fn new(schemes: &'static [&'static str], usage: &'static str, open: OpenGuardLock) -> Self {
+        Self { schemes, usage, open }
+    }
 }

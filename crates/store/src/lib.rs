@@ -22,9 +22,9 @@ mod memory;
 pub mod trust;
 mod value;
 
-pub use backend::{Backend, Mode, Opening, ReadUrl, ServersInUrl, SetupRequest};
+pub use backend::{Backend, OpenMode, Opening, ReadUrl, ServersInUrl, SetupRequest};
 pub use error::{Retry, StoreError, with_causes};
-pub use guard::{GuardBackend, GuardLock, Hold, OpenedGuardLock, SharedGuardLock};
+pub use guard::{GuardBackend, GuardLock, Hold, OpenGuardLock, OpenedGuardLock, SharedGuardLock};
 pub use kit::rules::{MAX_BATCH, MAX_VALUE};
 pub use layer::Layer;
 pub use liveness::LivenessLocks;

@@ -16,7 +16,7 @@
 //! ([`EndReason::GuardLost`](crate::EndReason::GuardLost)) before the lock runs out. To the other programs the node is one more
 //! contender. What is not the case while a role waits for its guard lock: this node is its leader in the store, but no work runs.
 
-pub use tenure_store::{GuardBackend, GuardLock, Hold, OpenedGuardLock, SharedGuardLock};
+pub use tenure_store::{GuardBackend, GuardLock, Hold, OpenGuardLock, OpenedGuardLock, SharedGuardLock};
 
 use crate::Name;
 use crate::store::StoreError;
@@ -49,7 +49,7 @@ pub fn open(url: &str, node: &Name) -> Result<SharedGuardLock, StoreError> {
     let backend = GUARD_BACKENDS.iter().find(|backend| backend.schemes.contains(&scheme));
     let Some(backend) = backend else { return Err(unknown(scheme)) };
     let holder = format!("{node}_{:032x}", tenure_store::entropy::nonce());
-    let OpenedGuardLock { lock, warning } = (backend.open)(url, &holder).map_err(StoreError::misnamed)?;
+    let OpenedGuardLock { lock, warning, .. } = (backend.open)(url, &holder).map_err(StoreError::misnamed)?;
     if let Some(warning) = warning {
         tracing::warn!("{warning}");
     }

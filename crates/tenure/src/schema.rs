@@ -52,7 +52,7 @@ impl SchemaRequest {
             return Some(dialect.map_or_else(|| self.redis_fence(), |dialect| self.sql_fence(dialect)));
         }
         let backend = store::BACKENDS.iter().find(|backend| backend.name == self.store)?;
-        let request = SetupRequest { user: &self.user, namespace: &self.namespace };
+        let request = SetupRequest::new(&self.user, &self.namespace);
         backend.setup.map(|setup| setup(&request))
     }
 

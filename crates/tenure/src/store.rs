@@ -58,7 +58,7 @@ const STORE: &str = "store";
 /// If the URL names no store that this build has, or if the store cannot be opened. Messages show the scheme only:
 /// the rest may hold a secret.
 pub fn open(url: &str) -> Result<SharedStore, StoreError> {
-    let opening = read(url, Mode::Join)?;
+    let opening = read(url, OpenMode::Node)?;
     if let Some(warning) = opening.warning {
         tracing::warn!("{warning}");
     }
@@ -68,26 +68,26 @@ pub fn open(url: &str) -> Result<SharedStore, StoreError> {
 /// A warning about a URL that can be used, with advice: a password that would cross a network unencrypted.
 #[must_use]
 pub fn url_warning(url: &str) -> Option<&'static str> {
-    read(url, Mode::Join).ok()?.warning
+    read(url, OpenMode::Node).ok()?.warning
 }
 
 /// The ttl of nodes on the store that a URL names, if they name none: longer where each request takes long, or has a price.
 #[must_use]
 pub fn default_ttl(url: &str) -> Duration {
-    read(url, Mode::Join).ok().and_then(|opening| opening.ttl).unwrap_or(Timing::DEFAULT_TTL)
+    read(url, OpenMode::Node).ok().and_then(|opening| opening.ttl).unwrap_or(Timing::DEFAULT_TTL)
 }
 
 /// What the requests of a node with that beat cost on the store that a URL names, with the prices that are assumed; none if
 /// they have no price.
 #[must_use]
 pub fn request_cost(url: &str, beat: Duration) -> Option<String> {
-    Some(read(url, Mode::Join).ok()?.cost?(beat))
+    Some(read(url, OpenMode::Node).ok()?.cost?(beat))
 }
 
 /// The variables of the environment from which the store that a URL names takes secrets, beside those of Tenure itself.
 #[must_use]
 pub fn secret_variables(url: &str) -> &'static [&'static str] {
-    read(url, Mode::Join).map_or(&[], |opening| opening.secret_variables)
+    read(url, OpenMode::Node).map_or(&[], |opening| opening.secret_variables)
 }
 
 /// Whether a URL names a store that can be opened, as far as that can be told without opening it: it opens no connection
@@ -96,7 +96,7 @@ pub fn secret_variables(url: &str) -> &'static [&'static str] {
 /// # Errors
 /// What is wrong with it; the message shows the scheme only.
 pub fn check_url(url: &str) -> Result<(), StoreError> {
-    read(url, Mode::Join).map(drop)
+    read(url, OpenMode::Node).map(drop)
 }
 
 /// Opens the store that a URL names without becoming a part of it: a URL that makes this process a member of a group of
@@ -105,7 +105,7 @@ pub fn check_url(url: &str) -> Result<(), StoreError> {
 /// # Errors
 /// As [`open`].
 pub fn open_as_client(url: &str) -> Result<SharedStore, StoreError> {
-    (read(url, Mode::Visit)?.open)()
+    (read(url, OpenMode::Client)?.open)()
 }
 
 /// Opens the store that a URL names as [`open_as_client`] does, and makes nothing: files and tables that are not there are told as
@@ -115,10 +115,10 @@ pub fn open_as_client(url: &str) -> Result<SharedStore, StoreError> {
 /// As [`open`], and if no node has ever used the embedded store at that place. On a server that is told by the first
 /// operation.
 pub fn open_read_only(url: &str) -> Result<SharedStore, StoreError> {
-    (read(url, Mode::Look)?.open)()
+    (read(url, OpenMode::ReadOnly)?.open)()
 }
 
-fn read(url: &str, mode: Mode) -> Result<Opening, StoreError> {
+fn read(url: &str, mode: OpenMode) -> Result<Opening, StoreError> {
     backend_for_url(url).and_then(|backend| (backend.read)(url, mode)).map_err(StoreError::misnamed)
 }
 
@@ -145,7 +145,7 @@ pub fn backend_for_url(url: &str) -> Result<&'static Backend, StoreError> {
 
 /// The name of the kind of store that a URL names, by its scheme alone; also of one that this build lacks.
 #[must_use]
-pub fn kind(url: &str) -> Option<&'static str> {
+pub fn backend_name(url: &str) -> Option<&'static str> {
     let scheme = url.split_once(':')?.0;
     let here = BACKENDS.iter().find(|backend| backend.schemes.contains(&scheme)).map(|backend| backend.name);
     here.or_else(|| lacking(scheme))
@@ -197,7 +197,7 @@ mod tests {
     fn the_scheme_alone_tells_the_kind() {
         for (feature, schemes) in FEATURES {
             for scheme in *schemes {
-                assert_eq!(kind(&format!("{scheme}://u:hunter2@h")), Some(*feature), "{scheme}");
+                assert_eq!(backend_name(&format!("{scheme}://u:hunter2@h")), Some(*feature), "{scheme}");
             }
         }
         for (url, named) in [
@@ -206,7 +206,7 @@ mod tests {
             ("hunter2", None),
             ("nope:hunter2", None),
         ] {
-            assert_eq!(kind(url), named, "{url}");
+            assert_eq!(backend_name(url), named, "{url}");
         }
     }
 

@@ -20,20 +20,18 @@ use super::messages::{
     Compare, Grant, KeptAlive, KeyValue, LeaseAnswer, Nothing, OfLease, Op, OpAnswer, Range, Txn, TxnAnswer,
 };
 use super::settings::{EtcdSettings, URL};
+use tenure_store::kit::hosts::UrlParts;
 use tenure_store::kit::thread::ConnectionThread;
 use tenure_store::kit::watches::Watches;
 use tenure_store::{GuardBackend, GuardLock, Hold, OpenedGuardLock, StoreError};
 
 /// This guard lock, by its URLs.
-pub const GUARD_BACKEND: GuardBackend = GuardBackend {
-    schemes: &["etcd", "etcds"],
-    usage: "etcd://HOST,HOST,HOST/ELECTION",
-    open: |url, holder| {
+pub const GUARD_BACKEND: GuardBackend =
+    GuardBackend::new(&["etcd", "etcds"], "etcd://HOST,HOST,HOST/ELECTION", |url, holder| {
         let lock = EtcdGuard::open(url, holder)?;
         let warning = lock.contender.members.settings.warning();
-        Ok(OpenedGuardLock { lock: Arc::new(lock), warning })
-    },
-};
+        Ok(OpenedGuardLock::new(lock, warning))
+    });
 
 /// One contender in an election of etcd.
 pub struct EtcdGuard {
@@ -65,9 +63,7 @@ impl EtcdGuard {
     /// If the URL cannot be read, or the process has no threads left. No message shows the URL.
     pub fn open(url: &str, holder: &str) -> Result<Self, StoreError> {
         let (url, ttl) = URL.guard_ttl(url)?;
-        let place = url.split('?').next().unwrap_or_default();
-        let election = place.split_once("://").and_then(|(_, place)| place.split_once('/'));
-        if election.is_none_or(|(_, name)| name.trim_matches('/').is_empty()) {
+        if UrlParts::of(&url).is_none_or(|parts| parts.path.trim_matches('/').is_empty()) {
             return Err(URL.refuse(
                 "the URL of a guard lock names an election: write etcd://HOST:PORT/ELECTION?ttl=15s",
             ));

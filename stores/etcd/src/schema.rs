@@ -5,7 +5,7 @@ use tenure_store::SetupRequest;
 
 /// What `tenure schema` prints.
 pub(super) fn setup(request: &SetupRequest<'_>) -> String {
-    let SetupRequest { user, namespace } = request;
+    let SetupRequest { user, namespace, .. } = request;
     format!(
         "# Nothing has to be made. The least rights: one role on the keys under the prefix, one user that has it.\n\
          # With another prefix in the URL, write that one. `user add` asks for the password.\n\

@@ -8,7 +8,7 @@ use rustls::ClientConfig;
 
 use super::STORE;
 use tenure_store::StoreError;
-use tenure_store::kit::hosts;
+use tenure_store::kit::hosts::{self, UrlParts};
 use tenure_store::kit::http::Endpoint;
 use tenure_store::kit::params::{Grammar, TIMEOUT, TlsFiles};
 
@@ -45,18 +45,14 @@ struct Parameters {
 impl EtcdSettings {
     /// Reads `etcd://` and `etcds://`. Nothing is connected.
     pub(super) fn parse(url: &str) -> Result<Self, StoreError> {
-        let (place, query) = url.split_once('?').unwrap_or((url, ""));
-        let (scheme, place) = place.split_once("://").ok_or_else(|| URL.unreadable())?;
-        let (authority, path) = place.split_once('/').unwrap_or((place, ""));
-        let (login, named) = match authority.rsplit_once('@') {
-            Some((login, named)) => (Some(Login::parse(login)?), named),
-            None => (None, authority),
-        };
-        let parameters = Parameters::parse(query)?;
-        let tls = parameters.files.client(URL, scheme == "etcds", "write etcds:// instead of etcd://")?;
-        let members = hosts::parse(named, PORT).ok_or_else(|| URL.unreadable())?;
+        let parts = UrlParts::of(url).ok_or_else(|| URL.unreadable())?;
+        let login = parts.login.map(Login::parse).transpose()?;
+        let parameters = Parameters::parse(parts.query)?;
+        let tls =
+            parameters.files.client(URL, parts.scheme == "etcds", "write etcds:// instead of etcd://")?;
+        let members = hosts::parse(parts.hosts, PORT).ok_or_else(|| URL.unreadable())?;
         let timeout = parameters.timeout.unwrap_or(TIMEOUT);
-        let settings = Self { members, tls, login, prefix: prefix(path)?, timeout };
+        let settings = Self { members, tls, login, prefix: prefix(parts.path)?, timeout };
         settings.endpoints()?;
         Ok(settings)
     }
@@ -102,8 +98,7 @@ impl Login {
 impl Parameters {
     fn parse(query: &str) -> Result<Self, StoreError> {
         let mut found = Self::default();
-        for pair in query.split('&').filter(|pair| !pair.is_empty()) {
-            let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+        for (name, value) in hosts::parameters(query) {
             match name {
                 "timeout" => found.timeout = Some(URL.timeout(value)?),
                 _ if found.files.take(URL, name, value)? => {}

@@ -23,15 +23,12 @@ use tenure_store::{GuardBackend, GuardLock, Hold, OpenedGuardLock, StoreError};
 const ATTEMPTS: usize = 3;
 
 /// This guard lock, by its URLs.
-pub const GUARD_BACKEND: GuardBackend = GuardBackend {
-    schemes: &["kubernetes"],
-    usage: "kubernetes:NAMESPACE/LEASE",
-    open: |url, holder| {
+pub const GUARD_BACKEND: GuardBackend =
+    GuardBackend::new(&["kubernetes"], "kubernetes:NAMESPACE/LEASE", |url, holder| {
         let lock = KubernetesGuard::open(url, holder)?;
         let warning = lock.contender.cluster.settings.warning();
-        Ok(OpenedGuardLock { lock: Arc::new(lock), warning })
-    },
-};
+        Ok(OpenedGuardLock::new(lock, warning))
+    });
 
 /// One contender for a Lease.
 pub struct KubernetesGuard {

@@ -5,7 +5,7 @@ use tenure_store::SetupRequest;
 
 /// What `tenure schema` prints.
 pub(super) fn setup(request: &SetupRequest<'_>) -> String {
-    let SetupRequest { user, namespace } = request;
+    let SetupRequest { user, namespace, .. } = request;
     let label = super::keys::readable(namespace.as_str(), 63);
     let user = super::keys::readable(user.as_str(), 63);
     format!(

@@ -134,8 +134,7 @@ fn encryption(access: &Access) -> Result<ClientConfig, StoreError> {
 impl Parameters {
     fn parse(query: &str) -> Result<Self, StoreError> {
         let mut found = Self::default();
-        for pair in query.split('&').filter(|pair| !pair.is_empty()) {
-            let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+        for (name, value) in hosts::parameters(query) {
             match name {
                 "timeout" => found.timeout = Some(URL.timeout(value)?),
                 "kubeconfig" => found.kubeconfig = Some(URL.unescape(value)?),

@@ -28,16 +28,6 @@ pub(super) mod code {
     pub(in super::super) const UNAVAILABLE: u32 = 10008;
 }
 
-pub(super) fn unreachable(place: &str, why: &str) -> StoreError {
-    let message = format!("{place} cannot be reached ({why}): see whether it runs and listens there");
-    StoreError::not_applied(STORE, message)
-}
-
-pub(super) fn stranger(place: &str) -> StoreError {
-    let message = format!("{place} does not speak the protocol of NATS: see what listens there");
-    StoreError::not_applied(STORE, message).permanent()
-}
-
 /// Whether a server can be used, as it says itself.
 pub(super) fn check_server(place: &str, info: &Info, encrypted: bool) -> Result<(), StoreError> {
     let refuse = |message: String| Err(StoreError::not_applied(STORE, message).permanent());
@@ -73,22 +63,6 @@ pub(super) fn refused(place: &str, why: &str, info: &Info) -> StoreError {
         return StoreError::not_applied(STORE, format!("{place} says: {why}"));
     };
     StoreError::not_applied(STORE, message).permanent()
-}
-
-/// A connection that ended, or a server that said nothing, before there was an answer.
-pub(super) fn lost(place: &str) -> StoreError {
-    StoreError::unknown(STORE, format!("{place} broke off: look whether it was written"))
-}
-
-pub(super) fn late(place: &str, waited: std::time::Duration) -> StoreError {
-    StoreError::unknown(
-        STORE,
-        format!("{place} did not answer within {waited:?}: look whether it was written"),
-    )
-}
-
-pub(super) fn strange(place: &str) -> StoreError {
-    StoreError::unknown(STORE, format!("{place} gives an answer that no NATS server gives"))
 }
 
 /// No server listens to that subject: nothing was received.
@@ -154,6 +128,7 @@ pub(super) fn of_refusal(place: &str, refusal: &Refusal) -> StoreError {
 
 #[cfg(test)]
 mod tests {
+    use super::super::PRODUCT;
     use super::*;
 
     #[test]
@@ -163,9 +138,9 @@ mod tests {
         assert_eq!(told(code::UNAVAILABLE), Fate::NotApplied);
         assert_eq!(told(10023), Fate::Unknown);
         assert_eq!(told(1), Fate::Unknown);
-        assert_eq!(lost("h:1").fate(), Fate::Unknown);
+        assert_eq!(PRODUCT.lost("h:1").fate(), Fate::Unknown);
         assert_eq!(unheard("h:1").fate(), Fate::NotApplied);
-        assert_eq!(lost("h:1").only_looked().fate(), Fate::NotApplied);
+        assert_eq!(PRODUCT.lost("h:1").only_looked().fate(), Fate::NotApplied);
     }
 
     #[test]

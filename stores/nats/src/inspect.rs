@@ -20,7 +20,7 @@ pub(super) async fn describe(
     let stream: StreamInfo =
         operations.api(&connection, "STREAM.INFO", "", until).await.map_err(StoreError::only_looked)?;
     if let Some(refusal) = &stream.error {
-        return Err(error::of_refusal(&connection.place, refusal).only_looked());
+        return Err(error::of_refusal(&connection.link.place, refusal).only_looked());
     }
     operations.learn(stream.config.facts(&operations.settings.bucket)?);
     let settings = &operations.settings;

@@ -33,6 +33,7 @@ use self::operations::Operations;
 use self::settings::NatsSettings;
 use tenure_store::kit::handle::{Server, ServerHandle};
 use tenure_store::kit::listener::ListenerHandle;
+use tenure_store::kit::socket::Product;
 use tenure_store::kit::thread::ConnectionThread;
 use tenure_store::kit::watches::Watches;
 use tenure_store::{
@@ -40,6 +41,8 @@ use tenure_store::{
 };
 
 const STORE: &str = "nats";
+
+const PRODUCT: Product = Product { store: STORE, name: "NATS", hung_up: "it hung up" };
 
 /// A handle on the registers in a KV bucket of NATS JetStream.
 ///

@@ -11,7 +11,6 @@ use super::STORE;
 use super::connection::NatsConnection;
 use super::operations::{Acknowledgement, Operations};
 use super::wire::Message;
-use tenure_store::kit::connection::Connection as _;
 use tenure_store::kit::listener::Listen;
 use tenure_store::kit::watches::Watches;
 use tenure_store::{Signal, StoreError};
@@ -36,21 +35,12 @@ impl Listen for NatsListener {
                 let message = "this user may not listen to changes: give it the rights that `tenure schema --for nats` prints";
                 Err(StoreError::not_applied(STORE, message).permanent())
             }
-            None => Err(StoreError::not_applied(STORE, format!("{} broke off", connection.place))),
+            None => Err(StoreError::not_applied(STORE, format!("{} broke off", connection.link.place))),
         }
     }
 
-    async fn follow(&mut self, (mut messages, connection): Self::Listening) {
-        let ended = connection.broken().clone();
-        loop {
-            tokio::select! {
-                message = messages.recv() => match message {
-                    Some(message) => self.tell(&message),
-                    None => return,
-                },
-                () = ended.cancelled() => return,
-            }
-        }
+    async fn follow(&mut self, (messages, connection): Self::Listening) {
+        connection.link.follow(messages, |message| self.tell(message)).await;
     }
 }
 

@@ -1,21 +1,22 @@
 //! The connection for everything, what is known of the bucket, and which sequence each version has.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
-use tokio::time::{Instant, timeout, timeout_at};
+use tokio::time::{Instant, timeout};
 
-use super::STORE;
 use super::bucket::{self, BucketFacts, StreamInfo};
-use super::connection::{Answer, Answers, NatsConnection, nonce};
+use super::connection::{Answer, Answers, NatsConnection};
 use super::error::{self, Refusal, code};
 use super::keys::Keys;
 use super::settings::NatsSettings;
+use super::{PRODUCT, STORE};
 use tenure_core::Token;
 use tenure_store::kit::connection::{Connection as _, ManagedConnection, OpenedConnection, ServerAddress};
+use tenure_store::kit::socket::ServersInTurn;
 use tenure_store::kit::watches::{Watches, lock};
 use tenure_store::{Retry, Signal, StoreError, Version};
 
@@ -100,13 +101,15 @@ impl Operations {
         let keys = Keys::new(&settings.bucket);
         let server = ServerAddress { store: STORE, name: settings.to_string(), patience: settings.timeout };
         let facts = Arc::<Mutex<Option<BucketFacts>>>::default();
-        // Handles begin with different servers, so that none of these has to serve all.
-        let first = usize::try_from(nonce() >> 32).unwrap_or_default();
-        let turn = Arc::new(AtomicUsize::new(first % settings.servers.len()));
-        let opening = (settings.clone(), keys.clone(), facts.clone());
+        let turn =
+            ServersInTurn::new(PRODUCT, settings.servers.clone(), settings.timeout, settings.suspicion());
+        let opening = Arc::new((settings.clone(), keys.clone(), facts.clone(), turn));
         let open = move || {
-            let ((settings, keys, facts), turn) = (opening.clone(), turn.clone());
-            async move { open(&settings, &keys, &facts, &turn).await }
+            let opening = opening.clone();
+            async move {
+                let (settings, keys, facts, turn) = &*opening;
+                turn.open(|server| use_server(settings, keys, facts, server)).await
+            }
         };
         let (managed, keep) = ManagedConnection::new(server, watches.clone(), open);
         let this = Self {
@@ -150,22 +153,13 @@ impl Operations {
         answers: &mut Answers,
         until: Instant,
     ) -> Result<Answer, StoreError> {
-        let began = Instant::now();
-        let suspicious = until.min(began + self.settings.suspicion());
-        let mut next = std::pin::pin!(answers.next());
-        let mut answer = timeout_at(suspicious, &mut next).await;
-        if answer.is_err() {
-            connection.probe(self.settings.suspicion());
-            answer = timeout_at(until, next).await;
-        }
-        match answer {
-            Ok(Some(answer)) => Ok(answer),
-            Ok(None) => Err(error::lost(&connection.place)),
-            Err(_) => {
+        let answer = connection.link.answer(answers.next(), self.settings.suspicion(), until).await;
+        answer.map_err(|unanswered| {
+            if unanswered.late {
                 self.fails(connection);
-                Err(error::late(&connection.place, began.elapsed()))
             }
-        }
+            unanswered.error
+        })
     }
 
     /// Sends a message to the stream.
@@ -198,13 +192,13 @@ impl Operations {
                 self.acknowledged(highest, answer.seq)?;
                 Ok(Published::At(answer.seq))
             }
-            None => Err(error::strange(&connection.place)),
+            None => Err(PRODUCT.strange(&connection.link.place)),
             Some(refusal) if [code::WRONG_SEQUENCE, code::WRITE_UNDER_WAY].contains(&refusal.err_code) => {
                 Ok(Published::WrongSequence)
             }
             Some(refusal) => {
                 self.fails(connection);
-                Err(error::of_refusal(&connection.place, &refusal))
+                Err(error::of_refusal(&connection.link.place, &refusal))
             }
         }
     }
@@ -230,7 +224,7 @@ impl Operations {
                 *last = Some(Barrier { sent, sequence });
                 Ok(Some(sequence))
             }
-            Published::WrongSequence => Err(error::strange(&connection.place)),
+            Published::WrongSequence => Err(PRODUCT.strange(&connection.link.place)),
         }
     }
 
@@ -275,13 +269,13 @@ impl Operations {
         until: Instant,
     ) -> Result<Heard<T>, StoreError> {
         match self.answer(connection, answers, until).await? {
-            Answer::Forbidden => Err(error::forbidden(&connection.place)),
+            Answer::Forbidden => Err(error::forbidden(&connection.link.place)),
             Answer::Message(message) if message.status == Some(503) => {
                 Ok(Heard::NoResponder(self.unheard(connection, until).await))
             }
             Answer::Message(message) => {
                 let answer = serde_json::from_slice(&message.payload);
-                answer.map(Heard::Answer).map_err(|_| error::strange(&connection.place))
+                answer.map(Heard::Answer).map_err(|_| PRODUCT.strange(&connection.link.place))
             }
         }
     }
@@ -297,7 +291,7 @@ impl Operations {
             Ok(Err(error)) if error.retry() == Retry::Never => return error,
             Ok(Err(_)) | Err(_) => {}
         }
-        error::unheard(&connection.place)
+        error::unheard(&connection.link.place)
     }
 
     /// Something worked.
@@ -357,39 +351,18 @@ impl Operations {
     }
 }
 
-/// Opens a connection to the first server that can be used, beginning with another one each time.
-async fn open(
-    settings: &NatsSettings,
-    keys: &Keys,
-    facts: &Mutex<Option<BucketFacts>>,
-    turn: &AtomicUsize,
-) -> Result<OpenedConnection<NatsConnection>, StoreError> {
-    let mut failure = None;
-    for _ in &settings.servers {
-        let server = &settings.servers[turn.fetch_add(1, Ordering::Relaxed) % settings.servers.len()];
-        let patience = if settings.servers.len() == 1 { settings.timeout } else { settings.suspicion() };
-        let place = format!("{}:{}", server.0, server.1);
-        let late = || Err(error::unreachable(&place, "it says nothing"));
-        match timeout(patience, use_server(settings, keys, facts, server)).await.unwrap_or_else(|_| late()) {
-            Ok(opened) => return Ok(opened),
-            Err(error) => failure = Some(error),
-        }
-    }
-    Err(failure.unwrap_or_else(|| error::unreachable(&settings.to_string(), "it names no server")))
-}
-
 /// Opens a connection, and looks at the bucket if nothing is known of it yet.
 async fn use_server(
     settings: &NatsSettings,
     keys: &Keys,
     facts: &Mutex<Option<BucketFacts>>,
-    server: &(String, u16),
+    server: (String, u16),
 ) -> Result<OpenedConnection<NatsConnection>, StoreError> {
-    let (connection, mut work) = NatsConnection::open(settings, keys, server).await?;
+    let (connection, mut work) = NatsConnection::open(settings, keys, &server).await?;
     if lock(facts).is_none() {
         let found = tokio::select! {
             found = look(settings, keys, &connection) => found.map_err(StoreError::only_looked)?,
-            () = &mut work => return Err(error::unreachable(&connection.place, "it hung up")),
+            () = &mut work => return Err(PRODUCT.unreachable(&connection.link.place, "it hung up")),
         };
         *lock(facts) = Some(found);
     }
@@ -406,7 +379,7 @@ async fn look(
     match found.error {
         None => return found.config.facts(&settings.bucket),
         Some(refusal) if refusal.err_code == code::STREAM_NOT_FOUND => {}
-        Some(refusal) => return Err(error::of_refusal(&connection.place, &refusal)),
+        Some(refusal) => return Err(error::of_refusal(&connection.link.place, &refusal)),
     }
     if !settings.create {
         return Err(StoreError::unused(
@@ -421,8 +394,10 @@ async fn look(
     match made.error {
         None => made.config.facts(&settings.bucket),
         // Another node was faster, with other settings: they are looked at next time.
-        Some(refusal) if refusal.err_code == code::STREAM_EXISTS => Err(error::unheard(&connection.place)),
-        Some(refusal) => Err(error::of_refusal(&connection.place, &refusal)),
+        Some(refusal) if refusal.err_code == code::STREAM_EXISTS => {
+            Err(error::unheard(&connection.link.place))
+        }
+        Some(refusal) => Err(error::of_refusal(&connection.link.place, &refusal)),
     }
 }
 
@@ -435,14 +410,14 @@ async fn ask_stream(
     let subject = format!("$JS.API.STREAM.{what}.{}", keys.stream());
     let mut answers = connection.ask(&subject, None, &[], question);
     match answers.next().await {
-        None => Err(error::lost(&connection.place)),
-        Some(Answer::Forbidden) => Err(error::forbidden(&connection.place)),
+        None => Err(PRODUCT.lost(&connection.link.place)),
+        Some(Answer::Forbidden) => Err(error::forbidden(&connection.link.place)),
         Some(Answer::Message(message)) if message.status == Some(503) => {
             let message = "JetStream is off, or has no leader now: start the servers with -js";
-            Err(StoreError::not_applied(STORE, format!("{}: {message}", connection.place)))
+            Err(StoreError::not_applied(STORE, format!("{}: {message}", connection.link.place)))
         }
         Some(Answer::Message(message)) => {
-            serde_json::from_slice(&message.payload).map_err(|_| error::strange(&connection.place))
+            serde_json::from_slice(&message.payload).map_err(|_| PRODUCT.strange(&connection.link.place))
         }
     }
 }

@@ -7,6 +7,7 @@ use std::time::Duration;
 use serde_json::json;
 use tokio::time::Instant;
 
+use super::PRODUCT;
 use super::bucket::{AskSubjects, StreamInfo};
 use super::connection::{Answer, NatsConnection};
 use super::error;
@@ -84,7 +85,7 @@ async fn last_of(
                 let names = list(operations, connection, part, barrier, until).await?;
                 for part in names.chunks(SUBJECTS) {
                     let messages = several(operations, connection, part, barrier, until).await?;
-                    found.extend(messages.ok_or_else(|| error::strange(&connection.place))?);
+                    found.extend(messages.ok_or_else(|| PRODUCT.strange(&connection.link.place))?);
                 }
             }
         }
@@ -113,7 +114,7 @@ async fn several(
             return Ok(Some(found));
         }
         if Instant::now() + LAG >= until {
-            return Err(error::late(&connection.place, operations.settings.timeout));
+            return Err(PRODUCT.late(&connection.link.place, operations.settings.timeout));
         }
         tokio::time::sleep(LAG).await;
     }
@@ -172,11 +173,11 @@ async fn page(
     }
     let subject = format!("$JS.API.DIRECT.GET.{}", operations.keys.stream());
     let mut answers = connection.ask(&subject, None, &[], question.to_string().as_bytes());
-    let (mut last, strange) = (0, || error::strange(&connection.place));
+    let (mut last, strange) = (0, || PRODUCT.strange(&connection.link.place));
     loop {
         let limit = if last == 0 { first } else { until };
         let message = match operations.answer(connection, &mut answers, limit).await? {
-            Answer::Forbidden => return Err(error::forbidden(&connection.place)),
+            Answer::Forbidden => return Err(error::forbidden(&connection.link.place)),
             Answer::Message(message) => message,
         };
         let follows = message.number("Nats-Last-Sequence") == Some(last);
@@ -223,12 +224,12 @@ async fn list(
             let question = serde_json::to_string(&AskSubjects { subjects_filter: filter, offset });
             let question = question.expect("a question serialises");
             let info: StreamInfo = operations.api(connection, "STREAM.INFO", &question, until).await?;
-            let refused = info.error.map(|refusal| error::of_refusal(&connection.place, &refusal));
+            let refused = info.error.map(|refusal| error::of_refusal(&connection.link.place, &refusal));
             if let Some(error) = refused {
                 return Err(error);
             }
             if barrier.is_some_and(|barrier| info.state.last_seq < barrier) {
-                return Err(error::late(&connection.place, operations.settings.timeout));
+                return Err(PRODUCT.late(&connection.link.place, operations.settings.timeout));
             }
             let found = info.state.subjects.unwrap_or_default();
             offset += found.len();

@@ -5,7 +5,7 @@ use tenure_store::SetupRequest;
 
 /// What `tenure schema` prints.
 pub(super) fn setup(request: &SetupRequest<'_>) -> String {
-    let SetupRequest { user, namespace } = request;
+    let SetupRequest { user, namespace, .. } = request;
     format!(
         "# The bucket, for nodes that may not make it (with one server: --replicas=1). With another one in the URL, write that name.\n\
          nats kv add {BUCKET} --history=1 --storage=file --replicas=3 --marker-ttl=24h\n\

@@ -9,7 +9,7 @@ use rustls::ClientConfig;
 
 use super::STORE;
 use super::credentials::{Signer, read_creds};
-use tenure_store::kit::hosts;
+use tenure_store::kit::hosts::{self, UrlParts};
 use tenure_store::kit::params::{Grammar, TIMEOUT, TlsFiles};
 use tenure_store::{StoreError, trust};
 
@@ -59,19 +59,14 @@ struct Parameters {
 impl NatsSettings {
     /// Reads `nats://`, `tls://` and `nats+tls://`. Nothing is connected.
     pub(super) fn parse(url: &str) -> Result<Self, StoreError> {
-        let (place, query) = url.split_once('?').unwrap_or((url, ""));
-        let (scheme, place) = place.split_once("://").ok_or_else(|| URL.unreadable())?;
-        let (authority, path) = place.split_once('/').unwrap_or((place, ""));
-        let (login, named) = match authority.rsplit_once('@') {
-            Some((login, named)) => (Login::parse(login)?, named),
-            None => (Login::None, authority),
-        };
-        let parameters = Parameters::parse(query)?;
+        let parts = UrlParts::of(url).ok_or_else(|| URL.unreadable())?;
+        let login = parts.login.map_or(Ok(Login::None), Login::parse)?;
+        let parameters = Parameters::parse(parts.query)?;
         Ok(Self {
-            servers: hosts::parse(named, PORT).ok_or_else(|| URL.unreadable())?,
-            tls: parameters.files.client(URL, scheme != "nats", "write tls:// instead of nats://")?,
+            servers: hosts::parse(parts.hosts, PORT).ok_or_else(|| URL.unreadable())?,
+            tls: parameters.files.client(URL, parts.scheme != "nats", "write tls:// instead of nats://")?,
             login: parameters.login(login)?,
-            bucket: bucket(path)?,
+            bucket: bucket(parts.path)?,
             timeout: parameters.timeout.unwrap_or(TIMEOUT),
             replicas: parameters.replicas,
             syncs: parameters.syncs,
@@ -106,8 +101,7 @@ impl Login {
 impl Parameters {
     fn parse(query: &str) -> Result<Self, StoreError> {
         let mut found = Self::default();
-        for pair in query.split('&').filter(|pair| !pair.is_empty()) {
-            let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+        for (name, value) in hosts::parameters(query) {
             match (name, value) {
                 ("timeout", _) => found.timeout = Some(URL.timeout(value)?),
                 _ if found.files.take(URL, name, value)? => {}

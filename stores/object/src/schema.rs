@@ -5,7 +5,7 @@ use tenure_store::SetupRequest;
 
 /// What `tenure schema` prints.
 pub(super) fn setup(request: &SetupRequest<'_>) -> String {
-    let SetupRequest { user, namespace } = request;
+    let SetupRequest { user, namespace, .. } = request;
     format!(
         "# Nothing has to be made but the bucket. Write your own for BUCKET, and your own prefix if the URL has one.\n\
          # The least rights on S3, as a policy of the user or role {user}:\n\

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::STORE;
 use tenure_store::StoreError;
+use tenure_store::kit::hosts::{UrlParts, parameters};
 use tenure_store::kit::params::Grammar;
 use tenure_store::kit::plaintext;
 
@@ -66,19 +67,14 @@ pub(super) struct ObjectSettings {
 impl ObjectSettings {
     /// Reads `s3://`, `gs://` and `az://`. Neither a connection nor the environment is looked at.
     pub(super) fn parse(url: &str) -> Result<Self, StoreError> {
-        let (place, query) = url.split_once('?').unwrap_or((url, ""));
-        let (scheme, place) = place.split_once("://").ok_or_else(|| URL.unreadable())?;
-        let provider = Provider::ALL.into_iter().find(|provider| provider.scheme() == scheme);
+        let parts = UrlParts::of(url).ok_or_else(|| URL.unreadable())?;
+        let provider = Provider::ALL.into_iter().find(|provider| provider.scheme() == parts.scheme);
         let provider = provider.ok_or_else(|| URL.unreadable())?;
-        let (authority, path) = place.split_once('/').unwrap_or((place, ""));
-        let (login, bucket) = match authority.rsplit_once('@') {
-            Some((login, bucket)) => (Some(read_login(provider, login)?), bucket),
-            None => (None, authority),
-        };
+        let login = parts.login.map(|login| read_login(provider, login)).transpose()?;
         let mut settings = Self {
             provider,
-            bucket: bucket_name(bucket)?,
-            prefix: prefix(path)?,
+            bucket: bucket_name(parts.hosts)?,
+            prefix: prefix(parts.path)?,
             endpoint: None,
             region: None,
             account: login
@@ -90,8 +86,8 @@ impl ObjectSettings {
             ca: None,
             timeout: TIMEOUT,
         };
-        for pair in query.split('&').filter(|pair| !pair.is_empty()) {
-            settings.parameter(pair)?;
+        for (name, value) in parameters(parts.query) {
+            settings.parameter(name, value)?;
         }
         if settings.from_instance && settings.login.is_some() {
             return Err(URL.refuse("credentials in the URL and credentials=instance contradict each other"));
@@ -99,8 +95,7 @@ impl ObjectSettings {
         Ok(settings)
     }
 
-    fn parameter(&mut self, pair: &str) -> Result<(), StoreError> {
-        let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+    fn parameter(&mut self, name: &str, value: &str) -> Result<(), StoreError> {
         let value = URL.unescape(value)?;
         match name {
             "endpoint" => self.endpoint = Some(endpoint(&value)?),

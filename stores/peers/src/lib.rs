@@ -60,7 +60,7 @@ use tenure_store::entropy::KernelEntropy;
 use tenure_store::kit::rules::check_batch;
 use tenure_store::kit::watches::{Watches, lock};
 use tenure_store::{
-    Backend, Class, Description, Entry, Mode, Name, Opening, Outcome, Query, ServersInUrl, Signal, Store,
+    Backend, Class, Description, Entry, Name, OpenMode, Opening, Outcome, Query, ServersInUrl, Signal, Store,
     StoreError, Write,
 };
 
@@ -99,7 +99,8 @@ enum HandleKind {
 pub const BACKEND: Backend =
     Backend::new(STORE, "the nodes themselves, by Raft", &["peers"], "peers://HOST:PORT,…", |url, mode| {
         // A tool that runs beside a member is not that member.
-        let url = if mode == Mode::Join { url.to_owned() } else { Backend::with(url, "member=false") };
+        let url =
+            if mode == OpenMode::Node { url.to_owned() } else { Backend::add_parameter(url, "member=false") };
         Opening::checked(&url, |url| PeersSettings::parse(url).map(|_| None), Peers::open)
     })
     .with_servers(ServersInUrl::several(&["peers"], 0));

@@ -50,8 +50,8 @@ use self::writer::{Batch, Carried, Job, Ticket, Writer};
 use tenure_store::kit::rules::check_batch;
 use tenure_store::kit::watches::Watches;
 use tenure_store::{
-    Backend, Class, Description, Entry, Exchanged, LivenessLock, LivenessLocks, Mode, Name, Opening, Outcome,
-    Query, SessionId, Signal, Store, StoreError, Takeover, Write,
+    Backend, Class, Description, Entry, Exchanged, LivenessLock, LivenessLocks, Name, OpenMode, Opening,
+    Outcome, Query, SessionId, Signal, Store, StoreError, Takeover, Write,
 };
 
 const STORE: &str = "sqlite";
@@ -87,7 +87,7 @@ pub const BACKEND: Backend =
     Backend::new(STORE, "SQLite, the embedded store", &["sqlite"], "sqlite:, sqlite:PATH", |url, mode| {
         let (path, access) = location_of(url.strip_prefix("sqlite:").unwrap_or(url))?;
         Ok(Opening::new(move || match path.try_exists() {
-            Ok(false) if mode == Mode::Look => {
+            Ok(false) if mode == OpenMode::ReadOnly => {
                 Err(StoreError::unused(STORE, &format!("there is no {}", path.display())))
             }
             _ => Ok(Arc::new(Sqlite::open_for(path, access)?)),

@@ -91,7 +91,7 @@ async fn compare_and_set(
             Err(failed)
                 if [code::NO_NODE, code::NODE_EXISTS, code::BAD_VERSION, code::NOT_EMPTY]
                     .contains(&failed.code) => {}
-            Err(failed) => return Err(error::of_code(&connection.place, failed.code)),
+            Err(failed) => return Err(error::of_code(&connection.link.place, failed.code)),
         }
     }
 }

@@ -15,35 +15,9 @@ pub(super) mod code {
     pub(in super::super) const NOT_EMPTY: i32 = -111;
 }
 
-pub(super) fn unreachable(place: &str, why: &str) -> StoreError {
-    let message = format!("{place} cannot be reached ({why}): see whether it runs and listens there");
-    StoreError::not_applied(STORE, message)
-}
-
-pub(super) fn stranger(place: &str) -> StoreError {
-    let message = format!("{place} does not speak the protocol of ZooKeeper: see what listens there");
-    StoreError::not_applied(STORE, message).permanent()
-}
-
 pub(super) fn refused_login(place: &str) -> StoreError {
     let message = format!("{place} refuses this login: see the name and the password in the URL");
     StoreError::not_applied(STORE, message).permanent()
-}
-
-/// A connection that ended before there was an answer.
-pub(super) fn lost(place: &str) -> StoreError {
-    StoreError::unknown(STORE, format!("{place} broke off: look whether it was written"))
-}
-
-pub(super) fn late(place: &str, waited: std::time::Duration) -> StoreError {
-    StoreError::unknown(
-        STORE,
-        format!("{place} did not answer within {waited:?}: look whether it was written"),
-    )
-}
-
-pub(super) fn strange(place: &str) -> StoreError {
-    StoreError::unknown(STORE, format!("{place} gives an answer that no ZooKeeper server gives"))
 }
 
 pub(super) fn too_long() -> StoreError {
@@ -82,6 +56,7 @@ pub(super) fn of_code(place: &str, code: i32) -> StoreError {
 mod tests {
     use tenure_store::{Fate, Retry};
 
+    use super::super::PRODUCT;
     use super::*;
 
     #[test]
@@ -92,7 +67,7 @@ mod tests {
         for unknown in [-4, -7, -1, -100, 5] {
             assert_eq!(of_code("h:1", unknown).fate(), Fate::Unknown, "{unknown}");
         }
-        assert_eq!(lost("h:1").fate(), Fate::Unknown);
-        assert_eq!(lost("h:1").only_looked().fate(), Fate::NotApplied);
+        assert_eq!(PRODUCT.lost("h:1").fate(), Fate::Unknown);
+        assert_eq!(PRODUCT.lost("h:1").only_looked().fate(), Fate::NotApplied);
     }
 }

@@ -50,7 +50,8 @@ pub(super) async fn describe(
         remarks.push(format!("changes are found at the next beat only, because listening failed: {why}"));
     }
     remarks.extend(settings.warning().map(str::to_owned));
-    let server = settings.servers.iter().find(|(host, port)| connection.place == format!("{host}:{port}"));
+    let server =
+        settings.servers.iter().find(|(host, port)| connection.link.place == format!("{host}:{port}"));
     let said = match server {
         Some(server) => timeout(settings.suspicion(), four_letters(settings, server, "srvr")).await,
         None => Ok(None),

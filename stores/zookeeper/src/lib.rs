@@ -30,6 +30,7 @@ use self::operations::Operations;
 use self::settings::ZooKeeperSettings;
 use tenure_store::kit::handle::{Server, ServerHandle};
 use tenure_store::kit::listener::ListenerHandle;
+use tenure_store::kit::socket::Product;
 use tenure_store::kit::thread::ConnectionThread;
 use tenure_store::kit::watches::Watches;
 use tenure_store::{
@@ -37,6 +38,9 @@ use tenure_store::{
 };
 
 const STORE: &str = "zookeeper";
+
+const PRODUCT: Product =
+    Product { store: STORE, name: "ZooKeeper", hung_up: "it hung up; a server without a majority does" };
 
 /// A handle on the registers in znodes of ZooKeeper.
 ///

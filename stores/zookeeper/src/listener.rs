@@ -11,7 +11,6 @@ use super::connection::ZooKeeperConnection;
 use super::error::{self, code};
 use super::operations::Operations;
 use super::wire::{Question, op};
-use tenure_store::kit::connection::Connection as _;
 use tenure_store::kit::listener::Listen;
 use tenure_store::kit::watches::Watches;
 use tenure_store::{Signal, StoreError};
@@ -36,21 +35,12 @@ impl Listen for ZooKeeperListener {
         let reply = operations.answer(&connection, connection.ask(watch), until).await;
         match reply.map_err(StoreError::only_looked)?.code {
             code::OK => Ok(Some((events, connection))),
-            code => Err(error::of_code(&connection.place, code).only_looked()),
+            code => Err(error::of_code(&connection.link.place, code).only_looked()),
         }
     }
 
-    async fn follow(&mut self, (mut events, connection): Self::Listening) {
-        let ended = connection.broken().clone();
-        loop {
-            tokio::select! {
-                path = events.recv() => match path {
-                    Some(path) => self.tell(&path),
-                    None => return,
-                },
-                () = ended.cancelled() => return,
-            }
-        }
+    async fn follow(&mut self, (messages, connection): Self::Listening) {
+        connection.link.follow(messages, |message| self.tell(message)).await;
     }
 }
 

@@ -1,22 +1,22 @@
 //! The connection for everything, transactions on it, and the tokens of versions that were seen.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
-use tenure_core::{Entropy as _, Token};
+use tenure_core::Token;
 use tokio::sync::oneshot;
-use tokio::time::{Instant, timeout, timeout_at};
+use tokio::time::Instant;
 
-use super::STORE;
 use super::connection::ZooKeeperConnection;
 use super::error::{self, code};
 use super::keys::{Keys, parent};
 use super::settings::ZooKeeperSettings;
 use super::wire::{ANY, Answer, FailedStep, LONGEST_QUESTION, Question, Reply, Step, op, rights};
-use tenure_store::entropy::KernelEntropy;
+use super::{PRODUCT, STORE};
 use tenure_store::kit::connection::{ManagedConnection, OpenedConnection, ServerAddress};
+use tenure_store::kit::socket::ServersInTurn;
 use tenure_store::kit::watches::{Watches, lock};
 use tenure_store::{Signal, StoreError, Version};
 
@@ -54,13 +54,15 @@ impl Operations {
         let keys = Keys::new(&settings.root);
         let server = ServerAddress { store: STORE, name: settings.to_string(), patience: settings.timeout };
         let rights = Arc::<Mutex<Option<Bytes>>>::default();
-        // Handles begin with different servers, so that none of these has to serve all.
-        let first = usize::try_from(KernelEntropy.nonce() >> 96).unwrap_or_default();
-        let turn = Arc::new(AtomicUsize::new(first % settings.servers.len()));
-        let opening = (settings.clone(), keys.clone(), rights.clone());
+        let turn =
+            ServersInTurn::new(PRODUCT, settings.servers.clone(), settings.timeout, settings.suspicion());
+        let opening = Arc::new((settings.clone(), keys.clone(), rights.clone(), turn));
         let open = move || {
-            let ((settings, keys, rights), turn) = (opening.clone(), turn.clone());
-            async move { open(&settings, &keys, &rights, &turn).await }
+            let opening = opening.clone();
+            async move {
+                let (settings, keys, rights, turn) = &*opening;
+                turn.open(|server| use_server(settings, keys, rights, server)).await
+            }
         };
         let (managed, keep) = ManagedConnection::new(server, watches.clone(), open);
         let (known, highest) = (Mutex::default(), AtomicI64::new(0));
@@ -84,19 +86,9 @@ impl Operations {
         reply: oneshot::Receiver<Reply>,
         until: Instant,
     ) -> Result<Reply, StoreError> {
-        let began = Instant::now();
-        let suspicious = until.min(began + self.settings.suspicion());
-        let mut reply = std::pin::pin!(reply);
-        let mut answer = timeout_at(suspicious, &mut reply).await;
-        if answer.is_err() {
-            connection.probe(self.settings.suspicion());
-            answer = timeout_at(until, reply).await;
-        }
-        match answer {
-            Ok(Ok(reply)) => Ok(reply),
-            Ok(Err(_)) => Err(error::lost(&connection.place)),
-            Err(_) => Err(error::late(&connection.place, began.elapsed())),
-        }
+        let reply = async { reply.await.ok() };
+        let answer = connection.link.answer(reply, self.settings.suspicion(), until).await;
+        answer.map_err(|unanswered| unanswered.error)
     }
 
     /// Carries out steps, all or none of them.
@@ -110,8 +102,8 @@ impl Operations {
         let reply = self.change(connection, question, until).await?;
         match Answer::new(reply.body).transaction() {
             Ok(done) => Ok(done),
-            Err(_) if reply.code != code::OK => Err(error::of_code(&connection.place, reply.code)),
-            Err(_) => Err(error::strange(&connection.place)),
+            Err(_) if reply.code != code::OK => Err(error::of_code(&connection.link.place, reply.code)),
+            Err(_) => Err(PRODUCT.strange(&connection.link.place)),
         }
     }
 
@@ -131,7 +123,7 @@ impl Operations {
             match (self.change(connection, question, until).await?.code, parent(path)) {
                 (code::OK | code::NODE_EXISTS, _) => drop(missing.pop()),
                 (code::NO_NODE, Some(parent)) => missing.push(parent),
-                (code, _) => return Err(error::of_code(&connection.place, code)),
+                (code, _) => return Err(error::of_code(&connection.link.place, code)),
             }
         }
         Ok(())
@@ -171,7 +163,7 @@ impl Operations {
         self.acknowledged(barrier.before, &reply)?;
         match reply.code {
             code::OK | code::NO_NODE | code::NO_RIGHTS => Ok(()),
-            code => Err(error::of_code(&connection.place, code)),
+            code => Err(error::of_code(&connection.link.place, code)),
         }
     }
 
@@ -226,46 +218,27 @@ fn unused(settings: &ZooKeeperSettings) -> StoreError {
     StoreError::unused(STORE, &format!("there is no znode {} at {settings}", settings.root))
 }
 
-/// Opens a connection to the first server that can be used, beginning with another one each time.
-async fn open(
-    settings: &ZooKeeperSettings,
-    keys: &Keys,
-    rights: &Mutex<Option<Bytes>>,
-    turn: &AtomicUsize,
-) -> Result<OpenedConnection<ZooKeeperConnection>, StoreError> {
-    let mut failure = None;
-    for _ in &settings.servers {
-        let server = &settings.servers[turn.fetch_add(1, Ordering::Relaxed) % settings.servers.len()];
-        let patience = if settings.servers.len() == 1 { settings.timeout } else { settings.suspicion() };
-        let place = format!("{}:{}", server.0, server.1);
-        let late = || Err(error::unreachable(&place, "it says nothing"));
-        match timeout(patience, use_server(settings, keys, rights, server)).await.unwrap_or_else(|_| late()) {
-            Ok(opened) => return Ok(opened),
-            Err(error) => failure = Some(error),
-        }
-    }
-    Err(failure.unwrap_or_else(|| error::unreachable(&settings.to_string(), "it names no server")))
-}
-
 /// Opens a connection, and looks which rights the znode at the top has.
 async fn use_server(
     settings: &ZooKeeperSettings,
     keys: &Keys,
     rights: &Mutex<Option<Bytes>>,
-    server: &(String, u16),
+    server: (String, u16),
 ) -> Result<OpenedConnection<ZooKeeperConnection>, StoreError> {
-    let (connection, mut work) = ZooKeeperConnection::open(settings, server).await?;
-    let hung_up = || error::unreachable(&connection.place, "it hung up");
+    let (connection, mut work) = ZooKeeperConnection::open(settings, &server).await?;
+    let hung_up = || PRODUCT.unreachable(&connection.link.place, "it hung up");
     let asked = connection.ask(Question::about(op::GET_ACL, &keys.root));
     let reply = tokio::select! {
         reply = asked => reply.map_err(|_| hung_up())?,
         () = &mut work => return Err(hung_up()),
     };
     let found = match reply.code {
-        code::OK => Some(Answer::new(reply.body).acl().map_err(|_| error::stranger(&connection.place))?),
+        code::OK => {
+            Some(Answer::new(reply.body).acl().map_err(|_| PRODUCT.stranger(&connection.link.place))?)
+        }
         code::NO_NODE if settings.create => None,
         code::NO_NODE => return Err(unused(settings)),
-        code => return Err(error::of_code(&connection.place, code).only_looked()),
+        code => return Err(error::of_code(&connection.link.place, code).only_looked()),
     };
     *lock(rights) = found;
     Ok((connection, work))

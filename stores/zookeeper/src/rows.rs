@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use tokio::time::Instant;
 
+use super::PRODUCT;
 use super::connection::ZooKeeperConnection;
 use super::error::{self, code};
 use super::operations::Operations;
@@ -64,14 +65,14 @@ async fn read_on(
     for (keys, reply) in named.into_iter().chain(listed) {
         let reply = operations.answer(connection, reply, until).await?;
         if reply.code != code::OK {
-            return Err(error::of_code(&connection.place, reply.code));
+            return Err(error::of_code(&connection.link.place, reply.code));
         }
-        let data = Answer::new(reply.body).several().map_err(|_| error::strange(&connection.place))?;
+        let data = Answer::new(reply.body).several().map_err(|_| PRODUCT.strange(&connection.link.place))?;
         for (key, data) in keys.iter().zip(data) {
             match data {
                 Ok(data) => found.push(entry(key, &data)),
                 Err(code::NO_NODE) => {}
-                Err(code) => return Err(error::of_code(&connection.place, code)),
+                Err(code) => return Err(error::of_code(&connection.link.place, code)),
             }
         }
     }
@@ -101,9 +102,9 @@ fn several(
 /// The names of what a znode holds; none if it is not there.
 fn children(connection: &ZooKeeperConnection, reply: Reply) -> Result<Vec<String>, StoreError> {
     match reply.code {
-        code::OK => Answer::new(reply.body).texts().map_err(|_| error::strange(&connection.place)),
+        code::OK => Answer::new(reply.body).texts().map_err(|_| PRODUCT.strange(&connection.link.place)),
         code::NO_NODE => Ok(Vec::new()),
-        code => Err(error::of_code(&connection.place, code)),
+        code => Err(error::of_code(&connection.link.place, code)),
     }
 }
 
@@ -147,7 +148,7 @@ fn content(
     key: &Key,
     reply: Reply,
 ) -> Result<Option<(Entry, Stat)>, StoreError> {
-    let strange = |_| error::strange(&connection.place);
+    let strange = |_| PRODUCT.strange(&connection.link.place);
     match reply.code {
         code::OK => {
             let mut answer = Answer::new(reply.body);
@@ -155,6 +156,6 @@ fn content(
             Ok(Some((entry(key, &data), answer.stat().map_err(strange)?)))
         }
         code::NO_NODE => Ok(None),
-        code => Err(error::of_code(&connection.place, code)),
+        code => Err(error::of_code(&connection.link.place, code)),
     }
 }

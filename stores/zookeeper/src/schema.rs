@@ -5,7 +5,7 @@ use tenure_store::SetupRequest;
 
 /// What `tenure schema` prints.
 pub(super) fn setup(request: &SetupRequest<'_>) -> String {
-    let SetupRequest { user, namespace } = request;
+    let SetupRequest { user, namespace, .. } = request;
     format!(
         "# In zkCli.sh. What the nodes make gets the rights of the znode at the top: with these, {user} alone may read and write\n\
          # there. With another path in the URL, write that one.\n\

@@ -8,7 +8,7 @@ use rustls::ClientConfig;
 
 use super::STORE;
 use tenure_store::StoreError;
-use tenure_store::kit::hosts;
+use tenure_store::kit::hosts::{self, UrlParts};
 use tenure_store::kit::params::{Grammar, TIMEOUT, TlsFiles};
 
 const PORT: u16 = 2181;
@@ -45,22 +45,17 @@ struct Parameters {
 impl ZooKeeperSettings {
     /// Reads `zookeeper://` and `zookeepers://`. Nothing is connected.
     pub(super) fn parse(url: &str) -> Result<Self, StoreError> {
-        let (place, query) = url.split_once('?').unwrap_or((url, ""));
-        let (scheme, place) = place.split_once("://").ok_or_else(|| URL.unreadable())?;
-        let (authority, path) = place.split_once('/').unwrap_or((place, ""));
-        let (login, named) = match authority.rsplit_once('@') {
-            Some((login, named)) => (Some(read_login(login)?), named),
-            None => (None, authority),
-        };
-        let encrypted = scheme == "zookeepers";
+        let parts = UrlParts::of(url).ok_or_else(|| URL.unreadable())?;
+        let login = parts.login.map(read_login).transpose()?;
+        let encrypted = parts.scheme == "zookeepers";
         let port = if encrypted { ENCRYPTED_PORT } else { PORT };
-        let parameters = Parameters::parse(query)?;
+        let parameters = Parameters::parse(parts.query)?;
         let timeout = parameters.timeout.unwrap_or(TIMEOUT);
         Ok(Self {
-            servers: hosts::parse(named, port).ok_or_else(|| URL.unreadable())?,
+            servers: hosts::parse(parts.hosts, port).ok_or_else(|| URL.unreadable())?,
             tls: parameters.files.client(URL, encrypted, "write zookeepers:// instead of zookeeper://")?,
             login,
-            root: root(path)?,
+            root: root(parts.path)?,
             timeout,
             session: timeout * 2,
             create: !parameters.keep,
@@ -82,8 +77,7 @@ impl ZooKeeperSettings {
 impl Parameters {
     fn parse(query: &str) -> Result<Self, StoreError> {
         let mut found = Self::default();
-        for pair in query.split('&').filter(|pair| !pair.is_empty()) {
-            let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+        for (name, value) in hosts::parameters(query) {
             match (name, value) {
                 ("timeout", _) => found.timeout = Some(URL.timeout(value)?),
                 _ if found.files.take(URL, name, value)? => {}

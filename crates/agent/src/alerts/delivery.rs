@@ -74,7 +74,7 @@ impl Notifier {
 
     /// Goes on from what the registers say.
     async fn deliver_shared(&self, app: &Arc<App>, alerting: &Alerting) -> Result<(), tenure::Error> {
-        let mut records: BTreeMap<Name, Record> = app.operator.alerts().await?.into_iter().collect();
+        let mut records: BTreeMap<Name, Record> = app.operator.alerts().await?;
         for rule in &alerting.rules {
             let now = Stamp::now().0;
             let kept = records.remove(&rule.name).unwrap_or_default();

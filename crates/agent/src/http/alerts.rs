@@ -1,5 +1,6 @@
 //! Alerts: what fires, who was told, and what operators do about it.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -43,7 +44,7 @@ on_behalf_of!(SilenceRequest);
 pub async fn alerts(State(app): State<Arc<App>>) -> Json<AlertsPage> {
     // Without the store what is known here has to do.
     if let Ok(records) = app.operator.alerts().await {
-        app.alert_manager.remember(records.into_iter().collect());
+        app.alert_manager.remember(records);
     }
     let seen = app.cluster_view.latest();
     let sender = Name::new(ROLE).ok().and_then(|role| seen.snapshot.role(&role)?.leader.clone());
@@ -147,8 +148,8 @@ async fn change_episode(
     change: impl Fn(&mut Episode, Order),
 ) -> Result<(), Problem> {
     known(app, alert)?;
-    let records: Vec<(Name, Record)> = operator.alerts().await?;
-    let fires = |(name, record): &(Name, Record)| name == alert && record.episode.is_some();
+    let records: BTreeMap<Name, Record> = operator.alerts().await?;
+    let fires = records.get(alert).is_some_and(|record| record.episode.is_some());
     let quiet = || {
         let why = match app.alert_manager.has_recipients() {
             true => "does not fire, or no recipient was notified yet",
@@ -156,7 +157,7 @@ async fn change_episode(
         };
         Problem::new(StatusCode::CONFLICT, format!("{alert} {why}"))
     };
-    if !records.iter().any(fires) {
+    if !fires {
         return Err(quiet());
     }
     operator.record_action(act, alert, None, &request.why).await?;

@@ -14,7 +14,7 @@ use crate::output;
 pub fn main(common: &Common, args: &SchemaArgs) -> Result<Exit, Exit> {
     let url = common.store_url();
     let known = tenure::schema::stores();
-    let by_url = || tenure::store::kind(&url).filter(|kind| known.contains(kind)).map(str::to_owned);
+    let by_url = || tenure::store::backend_name(&url).filter(|kind| known.contains(kind)).map(str::to_owned);
     let store =
         args.kind.clone().or_else(by_url).ok_or_else(|| {
             Exit::Usage(format!("this store needs no tables; use --for {}", known.join(", ")))

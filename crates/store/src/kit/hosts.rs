@@ -1,4 +1,41 @@
-//! Servers as URLs name them: `HOST:PORT,HOST,[::1]:PORT`.
+//! Servers as URLs name them: `SCHEME://LOGIN@HOST:PORT,HOST,[::1]:PORT/PATH?NAME=VALUE`.
+
+/// The parts of such a URL, as they are written.
+#[derive(Clone, Copy)]
+#[expect(missing_debug_implementations, reason = "a URL may hold a password")]
+pub struct UrlParts<'a> {
+    /// What stands before `://`.
+    pub scheme: &'a str,
+    /// What stands before the last `@`.
+    pub login: Option<&'a str>,
+    /// The servers, for [`parse`].
+    pub hosts: &'a str,
+    /// What stands after the first slash behind the servers.
+    pub path: &'a str,
+    /// What stands after the question mark, for [`parameters`].
+    pub query: &'a str,
+}
+
+impl<'a> UrlParts<'a> {
+    /// None if there is no `://`.
+    #[must_use]
+    pub fn of(url: &'a str) -> Option<Self> {
+        let (place, query) = url.split_once('?').unwrap_or((url, ""));
+        let (scheme, place) = place.split_once("://")?;
+        let (authority, path) = place.split_once('/').unwrap_or((place, ""));
+        let (login, hosts) = match authority.rsplit_once('@') {
+            Some((login, hosts)) => (Some(login), hosts),
+            None => (None, authority),
+        };
+        Some(Self { scheme, login, hosts, path, query })
+    }
+}
+
+/// The names and values of a query, as they are written.
+pub fn parameters(query: &str) -> impl Iterator<Item = (&str, &str)> {
+    let pairs = query.split('&').filter(|pair| !pair.is_empty());
+    pairs.map(|pair| pair.split_once('=').unwrap_or((pair, "")))
+}
 
 /// Host and port of each server; those without a port have that one. None if one of them cannot be read.
 #[must_use]
@@ -33,6 +70,17 @@ pub fn are_local(hosts: &[(String, u16)]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_url_falls_into_its_parts() {
+        let parts = |url| {
+            UrlParts::of(url).map(|parts| (parts.scheme, parts.login, parts.hosts, parts.path, parts.query))
+        };
+        assert_eq!(parts("s://u:p@x@a:1,b/c/d?e=f"), Some(("s", Some("u:p@x"), "a:1,b", "c/d", "e=f")));
+        assert_eq!(parts("s://a"), Some(("s", None, "a", "", "")));
+        assert_eq!(parts("s:a?x=://"), None);
+        assert_eq!(parameters("a=b=c&&d").collect::<Vec<_>>(), [("a", "b=c"), ("d", "")]);
+    }
 
     #[test]
     fn hosts_have_a_port_and_brackets_are_part_of_them() {

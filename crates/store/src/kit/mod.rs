@@ -16,6 +16,7 @@
 //! | [`params`] | parameters of URLs: timeouts, TLS |
 //! | [`http`] | servers that speak JSON over HTTP: connections kept open, TLS, streams of lines |
 //! | [`servers`] | several such servers, of which one is asked until it fails |
+//! | [`socket`] | servers whose protocol the store speaks itself: one connection to one of several of them |
 //! | [`hosts`] | servers as URLs name them |
 //! | [`plaintext`] | what to say about connections that are not encrypted |
 //! | [`hash`] | numbers of locks |
@@ -41,5 +42,7 @@ pub mod registers;
 pub mod rules;
 #[cfg(feature = "http")]
 pub mod servers;
+#[cfg(feature = "socket")]
+pub mod socket;
 pub mod thread;
 pub mod watches;

@@ -1,28 +1,24 @@
 //! What an etcd cluster can do to those who use it: members that die, freeze, lose their leader or hand it on, histories that
 //! are compacted, tokens that expire, databases that are full, rights that are missing, certificates.
 
-use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use crate::groups::{self, Failing, Group as _, all_of, is_told, signalled, space, written};
 use crate::server_kit::{
-    certificates, copy, get, heard, key, must, name, one, printed_schema, put, soon, until_it_works, version,
-    written,
+    certificates, get, heard, key, must, one, printed_schema, put, soon, until_it_works, version,
 };
 use futures_util::StreamExt;
-use futures_util::stream::BoxStream;
-use rustix::process::Signal as UnixSignal;
-use tenure::store::{Class, Etcd, Fate, Key, Kind, Name, Outcome, Query, Retry, Signal, Store, Value, Write};
-use tenure::{Node, TimingSettings};
+use tenure::store::{self, Class, Etcd, Fate, Key, Kind, Outcome, Query, Retry, Signal, Store, Value, Write};
 use tenure_torture::proxy::{Direction, Proxy};
 use tenure_torture::servers::etcd::Etcd as Server;
 
-fn space() -> Name {
-    name("space")
-}
-
-fn open(server: &Server) -> Etcd {
-    Etcd::open(&format!("etcd://{}", server.hosts())).unwrap()
-}
+crate::group_of_members!(
+    Server,
+    |server| format!("etcd://{}", server.hosts()),
+    fn wait_for_leader(&self) {
+        Self::wait_for_leader(self);
+    }
+);
 
 /// A user with the rights that `tenure schema` prints, which are set as it prints them, and one who may only read.
 fn with_users(server: &Server) {
@@ -43,14 +39,10 @@ fn with_users(server: &Server) {
     }
 }
 
-async fn signalled(watch: &mut BoxStream<'static, Signal>, changed: &Key) {
-    heard(watch, |signal| matches!(signal, Signal::Changed(key) if key == changed)).await;
-}
-
 #[tokio::test]
 async fn a_group_is_class_a_and_says_what_it_is() {
     let server = Server::start(3, &[]);
-    let described = open(&server).describe().await.unwrap();
+    let described = server.open().describe().await.unwrap();
     assert_eq!(described.class, Class::A);
     assert!(described.notifies, "{described:?}");
     assert!(described.about.contains("3 members"), "{described:?}");
@@ -66,78 +58,33 @@ async fn a_group_is_class_a_and_says_what_it_is() {
 #[tokio::test]
 async fn one_member_is_class_b_and_a_group_without_one_of_its_members_says_which() {
     let server = Server::start(1, &[]);
-    let described = open(&server).describe().await.unwrap();
+    let described = server.open().describe().await.unwrap();
     assert_eq!(described.class, Class::B);
     assert!(described.remarks[0].contains("one member"), "{described:?}");
     let mut group = Server::start(3, &[]);
     group.stop(1);
-    let store = open(&group);
-    until_it_works(&store).await;
+    let store = group.open();
+    until_it_works(&*store).await;
     let down = format!("{} does not answer", group.address(1));
     let remarks = store.describe().await.unwrap().remarks;
     assert!(remarks.iter().any(|remark| remark.contains(&down)), "{remarks:?}");
 }
 
-/// Each member dies in turn; every write that was acknowledged is there, and changes go on to arrive.
 #[tokio::test]
 async fn any_member_may_die() {
-    let mut server = Server::start(3, &[]);
-    let (writer, watcher) = (open(&server), open(&server));
-    until_it_works(&watcher).await;
-    let mut watch = watcher.watch(&space());
-    let mut last: Option<Write> = None;
-    for nth in 0..3 {
-        server.stop(nth);
-        for round in 0..5 {
-            let key = key(Kind::Node, "n");
-            let write = put(&key, last.as_ref().map(version), &format!("{nth}.{round}"));
-            written(&writer, &space(), &write).await;
-            last = Some(write);
-        }
-        // Whatever happened to the watch meanwhile, the next change arrives, by itself or by looking again.
-        let extra = put(&key(Kind::Task, &format!("t{nth}")), None, "x");
-        written(&writer, &space(), &extra).await;
-        heard(&mut watch, |signal| match signal {
-            Signal::Changed(changed) => *changed == extra.key,
-            Signal::Resync => true,
-            _ => false,
-        })
-        .await;
-        server.launch_all();
-    }
-    let found = get(&watcher, &space(), &key(Kind::Node, "n")).await.unwrap();
-    assert_eq!(found.version, version(&last.unwrap()));
+    groups::any_server_may_die(&mut Server::start(3, &[])).await;
 }
 
-/// A frozen member answers nothing, and its connections stay open. A node that used it turns to another, long before a lease of
-/// five seconds is over, and so does the watch.
+/// Long before a lease of five seconds is over.
 #[tokio::test]
 async fn a_frozen_member_is_left() {
     let server = Server::start(3, &[]);
-    for nth in 0..3 {
-        // The only member that this handle has asked.
+    // The frozen member is the only one that a handle has asked.
+    let open = |nth: usize| {
         let hosts = [nth, (nth + 1) % 3, (nth + 2) % 3].map(|nth| server.address(nth).to_string());
-        let store = Etcd::open(&format!("etcd://{}", hosts.join(","))).unwrap();
-        until_it_works(&store).await;
-        let mut watch = store.watch(&space());
-        server.signal(nth, UnixSignal::STOP);
-        let write = put(&key(Kind::Node, &format!("n{nth}")), None, "x");
-        written(&store, &space(), &write).await;
-        // The others may still be electing a leader, where the frozen one was it.
-        let found = soon(async {
-            loop {
-                if let Ok(found) = store.read(&space(), &one(&write.key)).await {
-                    return found;
-                }
-            }
-        });
-        assert_eq!(found.await.len(), 1);
-        let told = put(&key(Kind::Task, &format!("t{nth}")), None, "x");
-        written(&store, &space(), &told).await;
-        heard(&mut watch, |signal| matches!(signal, Signal::Changed(_) | Signal::Resync)).await;
-        server.signal(nth, UnixSignal::CONT);
-        server.wait_for_leader();
-    }
+        store::open(&format!("etcd://{}", hosts.join(","))).unwrap()
+    };
+    groups::a_frozen_server_is_left(&server, open).await;
 }
 
 /// A member that is alone has no leader: it says so, nothing is written, and its watches end instead of keeping silent.
@@ -169,7 +116,7 @@ async fn a_member_without_the_others_serves_nothing() {
     server.launch_all();
     // The stream was ended, and is opened again: that is a resync.
     heard(&mut watch, |signal| matches!(signal, Signal::Resync)).await;
-    written(&store, &space(), &write).await;
+    written(&store, &write).await;
     signalled(&mut watch, &write.key).await;
 }
 
@@ -177,17 +124,8 @@ async fn a_member_without_the_others_serves_nothing() {
 #[tokio::test]
 async fn leaders_of_the_members_may_change() {
     let server = Server::start(3, &[]);
-    let store = Arc::new(open(&server));
-    let writer = store.clone();
-    let writing = tokio::spawn(async move {
-        let mut last: Option<Write> = None;
-        for round in 0..60 {
-            let write = put(&key(Kind::Node, "n"), last.as_ref().map(version), &round.to_string());
-            written(&*writer, &space(), &write).await;
-            last = Some(write);
-        }
-        last.expect("sixty")
-    });
+    let store = server.open();
+    let writing = groups::sixty_writes(store.clone());
     for _ in 0..6 {
         let leader = server.leader().expect("they have one");
         let next = server.id((leader + 1) % 3).expect("it answers");
@@ -210,13 +148,13 @@ async fn a_history_that_is_compacted_under_a_watch_means_looking_again() {
     until_it_works(&watcher).await;
     let mut watch = watcher.watch(&space());
     link.hold(Direction::Down);
-    let writer = open(&server);
+    let writer = server.open();
     let mut write = put(&key(Kind::History, "h"), None, "first");
-    written(&writer, &space(), &write).await;
+    written(&*writer, &write).await;
     for _ in 0..40 {
         let expect = Some(version(&write));
         write = put(&key(Kind::History, "h"), expect, &"x".repeat(200_000));
-        written(&writer, &space(), &write).await;
+        written(&*writer, &write).await;
     }
     let revision = server.ctl(&["get", "x", "-w", "fields"]);
     let revision = revision.lines().find_map(|line| line.strip_prefix("\"Revision\" : ")).unwrap();
@@ -229,7 +167,7 @@ async fn a_history_that_is_compacted_under_a_watch_means_looking_again() {
     };
     heard(&mut watch, missed).await;
     let last = put(&key(Kind::Task, "last"), None, "x");
-    written(&writer, &space(), &last).await;
+    written(&*writer, &last).await;
     signalled(&mut watch, &last.key).await;
 }
 
@@ -254,10 +192,10 @@ async fn tokens_that_expire_are_renewed() {
     server.stop(0);
     server.launch_all();
     let write = put(&key(Kind::Task, "t"), None, "x");
-    written(&store, &space(), &write).await;
+    written(&store, &write).await;
     let later = put(&key(Kind::Task, "u"), None, "x");
     until_it_works(&store).await;
-    written(&store, &space(), &later).await;
+    written(&store, &later).await;
     heard(&mut watch, |signal| matches!(signal, Signal::Resync)).await;
 }
 
@@ -310,7 +248,7 @@ async fn missing_rights_are_told_and_the_least_ones_are_enough() {
 #[tokio::test]
 async fn a_full_database_is_told_and_goes_on_when_there_is_room() {
     let server = Server::start(1, &["--quota-backend-bytes", "4194304"]);
-    let store = open(&server);
+    let store = server.open();
     let (mut last, mut full) = (None, None);
     while full.is_none() {
         let write = put(&key(Kind::History, "h"), last, &"x".repeat(300_000));
@@ -325,40 +263,28 @@ async fn a_full_database_is_told_and_goes_on_when_there_is_room() {
     assert!(error.to_string().contains("alarm disarm"), "{error}");
     let remarks = store.describe().await.unwrap().remarks;
     assert!(remarks.iter().any(|remark| remark.contains("alarm NOSPACE")), "{remarks:?}");
-    let found = get(&store, &space(), &key(Kind::History, "h")).await.unwrap();
+    let found = get(&*store, &space(), &key(Kind::History, "h")).await.unwrap();
     assert_eq!(Some(found.version), last, "what was refused is not there");
     let revision = server.ctl(&["get", "x", "-w", "fields"]);
     let revision = revision.lines().find_map(|line| line.strip_prefix("\"Revision\" : ")).unwrap();
     for words in [&["compact", revision][..], &["defrag"], &["alarm", "disarm"]] {
         let _ = server.ctl(words);
     }
-    written(&store, &space(), &put(&key(Kind::Node, "n"), None, "x")).await;
+    written(&*store, &put(&key(Kind::Node, "n"), None, "x")).await;
 }
 
 /// Members that went on with what they had earlier have forgotten, and so has another cluster at the same place.
 #[tokio::test]
 async fn older_data_and_other_data_are_noticed() {
     let mut server = Server::start(1, &[]);
-    let store = open(&server);
-    must(&store, &space(), put(&key(Kind::Node, "a"), None, "x")).await;
-    server.stop(0);
-    let kept = copy(server.data(0).unwrap().path());
-    server.launch_all();
-    until_it_works(&store).await;
-    for nth in 0..5 {
-        written(&store, &space(), &put(&key(Kind::Node, &format!("n{nth}")), None, "x")).await;
-    }
-    let mut watch = store.watch(&space());
-    server.stop(0);
-    *server.data(0).unwrap() = kept;
-    server.launch_all();
-    until_it_works(&store).await;
+    let (store, mut watch) = groups::set_back(&mut server, 5).await;
+    until_it_works(&*store).await;
     heard(&mut watch, |signal| matches!(signal, Signal::Forgot)).await;
     let identity = store.describe().await.unwrap().identity;
     server.stop(0);
-    *server.data(0).unwrap() = tempfile::tempdir().unwrap();
+    *server.data() = tempfile::tempdir().unwrap();
     server.launch_all();
-    until_it_works(&store).await;
+    until_it_works(&*store).await;
     heard(&mut watch, |signal| matches!(signal, Signal::Forgot)).await;
     // Made from the same names and addresses, it even has the same number.
     assert_eq!(store.describe().await.unwrap().identity, identity);
@@ -389,37 +315,29 @@ async fn connections_are_encrypted_and_verified() {
         ),
         (format!("etcds://localhost:{port}?cert={cert}&key={key_file}"), "UnknownIssuer"),
     ] {
-        let error = Etcd::open(&url).unwrap().describe().await.unwrap_err();
-        assert!(error.to_string().contains(part), "{url}: {error}");
+        is_told(&url, part).await;
     }
 }
 
-/// Everything of a kind at once, in an answer that is far larger than etcd's limit for requests.
+/// In an answer that is far larger than etcd's limit for requests.
 #[tokio::test]
 async fn long_answers_come_whole() {
     let server = Server::start(1, &[]);
     let store = Etcd::open(&format!("etcd://{}?timeout=30s", server.address(0))).unwrap();
-    for nth in 0..12 {
-        let large = Value::of(&"x".repeat(1_000_000), None);
-        let write = put(&key(Kind::History, &format!("h{nth}")), None, "");
-        let put = Some((version(&write), large));
-        must(&store, &space(), Write { put, ..write }).await;
-    }
-    let query = Query { keys: Vec::new(), kinds: vec![(tenure::store::Epoch::new(5), Kind::History)] };
-    assert_eq!(store.read(&space(), &query).await.unwrap().len(), 12);
+    groups::long_answers_come_whole(&store).await;
 }
 
 /// A hint is put where watches look, and names a register; what another program puts there means nothing.
 #[tokio::test]
 async fn people_can_read_what_is_there_and_strange_changes_mean_nothing() {
     let server = Server::start(1, &[]);
-    let store = open(&server);
-    until_it_works(&store).await;
+    let store = server.open();
+    until_it_works(&*store).await;
     let mut watch = store.watch(&space());
     for strange in ["", "x", "space/7/what/r", "space/7/role/r/x", " not a name/5/node/n"] {
         let _ = server.ctl(&["put", "tenure/_changed/000", "--", strange]);
     }
-    let write = must(&store, &space(), put(&key(Kind::Node, "n"), None, "x")).await;
+    let write = must(&*store, &space(), put(&key(Kind::Node, "n"), None, "x")).await;
     match soon(watch.next()).await {
         Some(Signal::Changed(changed)) => assert_eq!(changed, write.key),
         other => panic!("{other:?}"),
@@ -433,13 +351,12 @@ async fn people_can_read_what_is_there_and_strange_changes_mean_nothing() {
 #[tokio::test]
 async fn a_key_that_is_no_register_harms_no_other() {
     let server = Server::start(1, &[]);
-    let store = open(&server);
-    let good = must(&store, &space(), put(&key(Kind::Node, "good"), None, "x")).await;
+    let store = server.open();
+    let good = must(&*store, &space(), put(&key(Kind::Node, "good"), None, "x")).await;
     for (strange, value) in [("strange", "hello"), ("strange/deeper", "x"), ("not a name", "x"), ("", "x")] {
         let _ = server.ctl(&["put", &format!("tenure/space/5/node/{strange}"), value]);
     }
-    let query = Query { keys: Vec::new(), kinds: vec![(tenure::store::Epoch::new(5), Kind::Node)] };
-    let found = store.read(&space(), &query).await.unwrap();
+    let found = store.read(&space(), &all_of(Kind::Node)).await.unwrap();
     let names: Vec<_> = found.iter().map(|entry| entry.key.clone()).collect();
     assert_eq!(names, [good.key.clone(), key(Kind::Node, "strange")]);
     assert_eq!(found[1].value, Value::unreadable().1);
@@ -452,32 +369,13 @@ async fn a_key_that_is_no_register_harms_no_other() {
     }
 }
 
-/// A leader on a group goes on leading while members freeze and die, one at a time: no member is a lease's only hope.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_leader_goes_on_while_members_fail_one_at_a_time() {
-    let mut server = Server::start(3, &[]);
-    let url = format!("etcd://{}", server.hosts());
-    let settings = TimingSettings { ttl: Some(Duration::from_secs(15)), ..TimingSettings::default() };
-    let node = Node::builder(&url).name("a").timing(settings).start().await.unwrap();
-    let candidate = node.candidate("scheduler").await.unwrap();
-    let lead = soon(candidate.elected()).await.unwrap();
-    for nth in 0..3 {
-        server.signal(nth, UnixSignal::STOP);
-        let until = Instant::now() + Duration::from_secs(6);
-        while Instant::now() < until {
-            assert!(lead.check(), "led on while member {nth} was frozen");
-            tokio::time::sleep(Duration::from_millis(50)).await;
-        }
-        server.signal(nth, UnixSignal::CONT);
-        server.wait_for_leader();
-        server.stop(nth);
-        let until = Instant::now() + Duration::from_secs(3);
-        while Instant::now() < until {
-            assert!(lead.check(), "led on while member {nth} was down");
-            tokio::time::sleep(Duration::from_millis(50)).await;
-        }
-        server.launch_all();
-    }
-    assert!(lead.check());
-    node.stop().await;
+    let [frozen, down] = [6, 3].map(Duration::from_secs);
+    groups::a_leader_goes_on_while_servers_fail_one_at_a_time(
+        &mut Server::start(3, &[]),
+        Duration::from_secs(15),
+        Failing { frozen, down: Some(down), rest: Duration::ZERO },
+    )
+    .await;
 }

@@ -1,21 +1,18 @@
 //! What API servers, and people with `kubectl`, can do to those who use them: servers that die and freeze, Leases that are deleted
 //! or touched by hand, tokens that end, rights that are missing, older data, certificates.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::conformance::least_rights;
-use crate::server_kit::{get, heard, key, must, name, one, put, soon, until_it_works, version, written};
-use futures_util::stream::BoxStream;
+use crate::groups::{self, Failing, Group, all_of, space};
+use crate::server_kit::{get, heard, key, must, one, put, soon, until_it_works, version};
 use rustix::process::Signal as UnixSignal;
-use tenure::store::{Class, Fate, Key, Kind, Kubernetes, Name, Outcome, Retry, Signal, Store, Write};
+use tempfile::TempDir;
+use tenure::store::{Class, Fate, Kind, Kubernetes, Outcome, Retry, Signal, Store};
 use tenure::{Node, TimingSettings};
 use tenure_torture::servers::kubernetes::{ADMIN, Kubernetes as Server};
 
 const LEASES: &str = "/apis/coordination.k8s.io/v1/namespaces/team/leases";
-
-fn space() -> Name {
-    name("space")
-}
 
 fn started(count: usize) -> Server {
     let server = Server::start(count);
@@ -23,22 +20,37 @@ fn started(count: usize) -> Server {
     server
 }
 
-fn url(server: &Server) -> String {
-    let kubeconfig = server.kubeconfig(ADMIN, true);
-    format!("kubernetes:team?kubeconfig={}&server={}", kubeconfig.display(), server.hosts())
-}
+impl Group for Server {
+    fn url(&self) -> String {
+        let kubeconfig = self.kubeconfig(ADMIN, true);
+        format!("kubernetes:team?kubeconfig={}&server={}", kubeconfig.display(), self.hosts())
+    }
 
-fn open(server: &Server) -> Kubernetes {
-    Kubernetes::open(&url(server)).unwrap()
-}
+    fn count(&self) -> usize {
+        Self::count(self)
+    }
 
-async fn signalled(watch: &mut BoxStream<'static, Signal>, changed: &Key) {
-    let wanted = |signal: &Signal| match signal {
-        Signal::Changed(key) => key == changed,
-        Signal::Resync => true,
-        _ => false,
-    };
-    heard(watch, wanted).await;
+    fn stop(&mut self, nth: usize) {
+        Self::stop(self, nth);
+    }
+
+    /// And the etcd behind them.
+    fn stop_all(&mut self) {
+        (0..Self::count(self)).for_each(|nth| Self::stop(self, nth));
+        self.etcd().stop(0);
+    }
+
+    fn launch_all(&mut self) {
+        Self::launch_all(self);
+    }
+
+    fn signal(&self, nth: usize, signal: UnixSignal) {
+        Self::signal(self, nth, signal);
+    }
+
+    fn data(&mut self) -> &mut TempDir {
+        self.etcd().data(0).expect("it is down")
+    }
 }
 
 /// The name of the one Lease that a selector finds.
@@ -53,13 +65,13 @@ fn lease(server: &Server, selector: &str) -> (String, serde_json::Value) {
 #[tokio::test]
 async fn it_says_what_it_is_and_which_rights_are_missing_or_too_wide() {
     let server = started(1);
-    let described = open(&server).describe().await.unwrap();
+    let described = server.open().describe().await.unwrap();
     assert_eq!(described.class, Class::B);
     assert!(described.notifies && described.about.contains("Kubernetes v1."), "{described:?}");
     for part in ["class=a", "rights wider than needed"] {
         assert!(described.remarks.iter().any(|remark| remark.contains(part)), "{described:?}");
     }
-    let said = Kubernetes::open(&format!("{}&class=a", url(&server))).unwrap().describe().await.unwrap();
+    let said = Kubernetes::open(&format!("{}&class=a", server.url())).unwrap().describe().await.unwrap();
     assert_eq!(said.class, Class::A);
     // The least rights are enough, and let a pod do nothing else.
     let token = least_rights(&server, "team");
@@ -87,74 +99,45 @@ async fn it_says_what_it_is_and_which_rights_are_missing_or_too_wide() {
     assert!(!error.to_string().contains(&token));
 }
 
-/// Each API server dies in turn; every write that was acknowledged is there, and changes go on to arrive. At last all of them die,
-/// and their etcd too.
+/// At last all of them die, and their etcd too.
 #[tokio::test]
 async fn any_api_server_may_die_and_what_was_acknowledged_survives_all_of_them() {
     let mut server = started(2);
-    let (writer, watcher) = (open(&server), open(&server));
-    until_it_works(&watcher).await;
-    let mut watch = watcher.watch(&space());
-    let mut last: Option<Write> = None;
-    for nth in [0, 1] {
-        server.stop(nth);
-        for round in 0..5 {
-            let key = key(Kind::Node, "n");
-            let write = put(&key, last.as_ref().map(version), &format!("{nth}.{round}"));
-            written(&writer, &space(), &write).await;
-            last = Some(write);
-        }
-        let extra = put(&key(Kind::Task, &format!("t{nth}")), None, "x");
-        written(&writer, &space(), &extra).await;
-        signalled(&mut watch, &extra.key).await;
-        server.launch_all();
-    }
-    (0..2).for_each(|nth| server.stop(nth));
-    server.etcd().stop(0);
+    let last = groups::any_server_may_die(&mut server).await;
+    server.stop_all();
     server.launch_all();
-    until_it_works(&watcher).await;
-    let found = get(&watcher, &space(), &key(Kind::Node, "n")).await.unwrap();
-    assert_eq!(found.version, version(&last.unwrap()));
+    let store = server.open();
+    until_it_works(&*store).await;
+    assert_eq!(get(&*store, &space(), &last.key).await.unwrap().version, version(&last));
 }
 
-/// A frozen API server answers nothing, and its connections stay open. Operations turn to another, long before a lease of five
-/// seconds is over, and so does the watch.
+/// Long before a lease of five seconds is over.
 #[tokio::test]
 async fn a_frozen_api_server_is_left() {
     let server = started(2);
-    for nth in [0, 1] {
-        let store = open(&server);
-        until_it_works(&store).await;
-        let mut watch = store.watch(&space());
-        server.signal(nth, UnixSignal::STOP);
-        let write = put(&key(Kind::Node, &format!("n{nth}")), None, "x");
-        written(&store, &space(), &write).await;
-        assert_eq!(soon(get(&store, &space(), &write.key)).await.unwrap().version, version(&write));
-        signalled(&mut watch, &write.key).await;
-        server.signal(nth, UnixSignal::CONT);
-    }
+    groups::a_frozen_server_is_left(&server, |_| server.open()).await;
 }
 
 /// A Lease that was deleted by hand is absent: what expects the version that it had makes no other, although the API would.
 #[tokio::test]
 async fn a_lease_deleted_by_hand_is_absent_and_one_touched_by_hand_is_the_same_register() {
     let server = started(1);
-    let store = open(&server);
-    let first = must(&store, &space(), put(&key(Kind::Node, "n"), None, "x")).await;
+    let store = server.open();
+    let first = must(&*store, &space(), put(&key(Kind::Node, "n"), None, "x")).await;
     let (name, found) = lease(&server, "tenure/kind=node");
     // Touched: an annotation of a person's own. The version is what it was, the revision is not.
     let mut touched = found;
     touched["metadata"]["annotations"]["person"] = "was here".into();
     let said = server.ask("PUT", &format!("{LEASES}/{name}"), &touched.to_string());
     assert_eq!(said.status, 200, "{said:?}");
-    let second = must(&store, &space(), put(&first.key, Some(version(&first)), "y")).await;
+    let second = must(&*store, &space(), put(&first.key, Some(version(&first)), "y")).await;
     assert_eq!(server.ask("DELETE", &format!("{LEASES}/{name}"), "").status, 200);
     let late = put(&first.key, Some(version(&second)), "z");
     let outcomes = store.write(&space(), std::slice::from_ref(&late)).await.unwrap();
     assert!(matches!(outcomes[0], Outcome::Conflict(None)), "{outcomes:?}");
-    assert_eq!(get(&store, &space(), &first.key).await, None);
+    assert_eq!(get(&*store, &space(), &first.key).await, None);
     // Made anew by another, while this handle remembers the one before.
-    let other = must(&open(&server), &space(), put(&first.key, None, "other")).await;
+    let other = must(&*server.open(), &space(), put(&first.key, None, "other")).await;
     let outcomes = store.write(&space(), &[late]).await.unwrap();
     let Outcome::Conflict(Some(found)) = &outcomes[0] else { panic!("{outcomes:?}") };
     assert_eq!(found.version, version(&other));
@@ -165,7 +148,7 @@ async fn a_lease_deleted_by_hand_is_absent_and_one_touched_by_hand_is_the_same_r
 async fn people_see_who_leads() {
     let server = started(1);
     let settings = TimingSettings { ttl: Some(Duration::from_secs(30)), ..TimingSettings::default() };
-    let node = Node::builder(url(&server)).name("web-1").timing(settings).start().await.unwrap();
+    let node = Node::builder(server.url()).name("web-1").timing(settings).start().await.unwrap();
     let candidate = node.candidate("scheduler").await.unwrap();
     let lead = soon(candidate.elected()).await.unwrap();
     let (name, role) = lease(&server, "tenure/kind=role");
@@ -257,28 +240,9 @@ async fn what_is_missing_or_not_trusted_is_told() {
 #[tokio::test]
 async fn older_data_is_noticed() {
     let mut server = started(1);
-    let store = open(&server);
-    must(&store, &space(), put(&key(Kind::Node, "a"), None, "x")).await;
-    server.stop(0);
-    server.etcd().stop(0);
-    let older = tempfile::tempdir().unwrap();
-    let data = server.etcd().data(0).unwrap().path().join(".");
-    let copied = std::process::Command::new("cp").arg("-a").arg(data).arg(older.path()).status();
-    assert!(copied.unwrap().success());
-    server.launch_all();
-    until_it_works(&store).await;
-    for nth in 0..5 {
-        written(&store, &space(), &put(&key(Kind::Node, &format!("n{nth}")), None, "x")).await;
-    }
-    let mut watch = store.watch(&space());
-    server.stop(0);
-    server.etcd().stop(0);
-    *server.etcd().data(0).unwrap() = older;
-    server.launch_all();
-    until_it_works(&store).await;
-    let query =
-        tenure::store::Query { keys: Vec::new(), kinds: vec![(tenure::store::Epoch::new(5), Kind::Node)] };
-    store.read(&space(), &query).await.unwrap();
+    let (store, mut watch) = groups::set_back(&mut server, 5).await;
+    until_it_works(&*store).await;
+    store.read(&space(), &all_of(Kind::Node)).await.unwrap();
     heard(&mut watch, |signal| matches!(signal, Signal::Forgot)).await;
 }
 
@@ -286,41 +250,17 @@ async fn older_data_is_noticed() {
 #[tokio::test]
 async fn long_lists_come_part_by_part_and_whole() {
     let server = started(1);
-    let store = Kubernetes::open(&format!("{}&timeout=30s", url(&server))).unwrap();
-    let writes: Vec<_> =
-        (0..600).map(|nth| put(&key(Kind::History, &format!("h{nth}")), None, "x")).collect();
-    for part in writes.chunks(100) {
-        let outcomes = store.write(&space(), part).await.unwrap();
-        assert!(outcomes.iter().all(|outcome| matches!(outcome, Outcome::Applied)), "{outcomes:?}");
-    }
-    let query =
-        tenure::store::Query { keys: Vec::new(), kinds: vec![(tenure::store::Epoch::new(5), Kind::History)] };
-    assert_eq!(store.read(&space(), &query).await.unwrap().len(), 600);
+    let store = Kubernetes::open(&format!("{}&timeout=30s", server.url())).unwrap();
+    groups::many_answers_come_whole(&store, 6, 100).await;
 }
 
-/// A leader goes on leading while API servers freeze and die, one at a time.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_leader_goes_on_while_api_servers_fail_one_at_a_time() {
-    let mut server = started(2);
-    let settings = TimingSettings { ttl: Some(Duration::from_secs(15)), ..TimingSettings::default() };
-    let node = Node::builder(url(&server)).name("a").timing(settings).start().await.unwrap();
-    let candidate = node.candidate("scheduler").await.unwrap();
-    let lead = soon(candidate.elected()).await.unwrap();
-    let leads_for = async |seconds: u64, how: &str| {
-        let until = Instant::now() + Duration::from_secs(seconds);
-        while Instant::now() < until {
-            assert!(lead.check(), "led on while a server was {how}");
-            tokio::time::sleep(Duration::from_millis(50)).await;
-        }
-    };
-    for nth in [0, 1] {
-        server.signal(nth, UnixSignal::STOP);
-        leads_for(5, "frozen").await;
-        server.signal(nth, UnixSignal::CONT);
-        server.stop(nth);
-        leads_for(3, "down").await;
-        server.launch_all();
-    }
-    assert!(lead.check());
-    node.stop().await;
+    let [frozen, down] = [5, 3].map(Duration::from_secs);
+    groups::a_leader_goes_on_while_servers_fail_one_at_a_time(
+        &mut started(2),
+        Duration::from_secs(15),
+        Failing { frozen, down: Some(down), rest: Duration::ZERO },
+    )
+    .await;
 }

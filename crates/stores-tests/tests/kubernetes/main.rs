@@ -3,6 +3,9 @@
 #[path = "../../../tenure/tests/stores/server_kit/mod.rs"]
 mod server_kit;
 
+#[path = "../groups/mod.rs"]
+mod groups;
+
 mod conformance;
 mod faults;
 mod scripted;

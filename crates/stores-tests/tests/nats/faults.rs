@@ -3,35 +3,18 @@
 
 use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt as _;
-use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::conformance::{PASSWORD, rights};
-use crate::server_kit::{
-    self, certificates, copy, get, heard, key, must, name, one, put, soon, until_it_works, version,
-};
+use crate::groups::{self, Failing, Group as _, all_of, is_told, signalled, space, written};
+use crate::server_kit::{certificates, get, heard, key, must, one, put, soon, until_it_works, version};
 use futures_util::StreamExt;
-use futures_util::stream::BoxStream;
-use rustix::process::Signal as UnixSignal;
-use tenure::store::{
-    Class, Entry, Epoch, Fate, Key, Kind, Name, Nats, Outcome, Query, Retry, Signal, Store, Value, Write,
-};
-use tenure::{Node, TimingSettings};
-use tenure_torture::proxy::{Direction, Proxy};
+use tenure::store::{Class, Entry, Fate, Key, Kind, Nats, Outcome, Retry, Signal, Store, Value};
+use tenure_torture::proxy::Proxy;
 use tenure_torture::servers::nats::Nats as Server;
 use tenure_torture::servers::scratch;
 
-fn space() -> Name {
-    name("space")
-}
-
-fn open(server: &Server) -> Nats {
-    Nats::open(&format!("nats://{}/tenure?sync=always", server.hosts())).unwrap()
-}
-
-async fn written(store: &dyn Store, write: &Write) {
-    server_kit::written(store, &space(), write).await;
-}
+crate::group_of_members!(Server, |server| format!("nats://{}/tenure?sync=always", server.hosts()));
 
 /// What is there. While the stream elects another leader, a server says that it knows none, and is asked again.
 async fn found(store: &dyn Store, key: &Key) -> Option<Entry> {
@@ -45,14 +28,6 @@ async fn found(store: &dyn Store, key: &Key) -> Option<Entry> {
         }
     };
     soon(reading).await
-}
-
-async fn signalled(watch: &mut BoxStream<'static, Signal>, changed: &Key) {
-    heard(watch, |signal| matches!(signal, Signal::Changed(key) if key == changed)).await;
-}
-
-fn all_of(kind: Kind) -> Query {
-    Query { keys: Vec::new(), kinds: vec![(Epoch::new(5), kind)] }
 }
 
 #[tokio::test]
@@ -79,64 +54,16 @@ async fn the_class_is_what_the_disks_and_the_replicas_make_it() {
     assert!(remarks.iter().any(|remark| remark.contains("names 1 of at least 3")), "{remarks:?}");
 }
 
-/// Each server dies in turn; every write that was acknowledged is there, and changes go on to arrive.
 #[tokio::test]
 async fn any_server_may_die() {
-    let mut server = Server::start(3, "");
-    let (writer, watcher) = (open(&server), open(&server));
-    until_it_works(&watcher).await;
-    let mut watch = watcher.watch(&space());
-    let mut last: Option<Write> = None;
-    for nth in 0..3 {
-        server.stop(nth);
-        for round in 0..5 {
-            let key = key(Kind::Node, "n");
-            let write = put(&key, last.as_ref().map(version), &format!("{nth}.{round}"));
-            written(&writer, &write).await;
-            last = Some(write);
-        }
-        // Whatever happened to the watch meanwhile, the next change arrives, by itself or by looking again.
-        let extra = put(&key(Kind::Task, &format!("t{nth}")), None, "x");
-        written(&writer, &extra).await;
-        heard(&mut watch, |signal| match signal {
-            Signal::Changed(changed) => *changed == extra.key,
-            Signal::Resync => true,
-            _ => false,
-        })
-        .await;
-        server.launch_all();
-        until_it_works(&watcher).await;
-    }
-    let found = get(&watcher, &space(), &key(Kind::Node, "n")).await.unwrap();
-    assert_eq!(found.version, version(&last.unwrap()));
+    groups::any_server_may_die(&mut Server::start(3, "")).await;
 }
 
-/// A frozen server answers nothing, and its connections stay open. A node that used it turns to another, and so does its watch.
 #[tokio::test]
 async fn a_frozen_server_is_left() {
     let server = Server::start(3, "");
-    until_it_works(&open(&server)).await;
-    for nth in 0..3 {
-        let store = open(&server);
-        until_it_works(&store).await;
-        let mut watch = store.watch(&space());
-        server.signal(nth, UnixSignal::STOP);
-        let write = put(&key(Kind::Node, &format!("n{nth}")), None, "x");
-        written(&store, &write).await;
-        let found = soon(async {
-            loop {
-                if let Ok(found) = store.read(&space(), &one(&write.key)).await {
-                    return found;
-                }
-            }
-        });
-        assert_eq!(found.await.len(), 1);
-        let told = put(&key(Kind::Task, &format!("t{nth}")), None, "x");
-        written(&store, &told).await;
-        heard(&mut watch, |signal| matches!(signal, Signal::Changed(_) | Signal::Resync)).await;
-        server.signal(nth, UnixSignal::CONT);
-        until_it_works(&store).await;
-    }
+    until_it_works(&*server.open()).await;
+    groups::a_frozen_server_is_left(&server, |_| server.open()).await;
 }
 
 /// The links between three servers, each of which can be cut off from the others.
@@ -167,24 +94,24 @@ impl Linked {
 #[tokio::test]
 async fn a_server_that_is_cut_off_shows_nothing_old() {
     let group = Linked::start();
-    let writer = open(&group.server);
+    let writer = group.server.open();
     let mut last = put(&key(Kind::Node, "n"), None, "0");
-    until_it_works(&writer).await;
-    written(&writer, &last).await;
+    until_it_works(&*writer).await;
+    written(&*writer, &last).await;
     for nth in 0..3 {
         let alone = Nats::open(&format!("nats://{}/tenure", group.server.address(nth))).unwrap();
         until_it_works(&alone).await;
         assert!(found(&alone, &last.key).await.is_some());
         group.of(nth).for_each(Proxy::black_hole);
         let next = put(&last.key, Some(version(&last)), "next");
-        written(&writer, &next).await;
+        written(&*writer, &next).await;
         for _ in 0..3 {
             if let Ok(found) = alone.read(&space(), &one(&next.key)).await {
                 assert_eq!(found[0].version, version(&next), "what was replaced is not shown");
             }
         }
         group.of(nth).for_each(Proxy::heal);
-        until_it_works(&writer).await;
+        until_it_works(&*writer).await;
         last = next;
     }
 }
@@ -193,29 +120,18 @@ async fn a_server_that_is_cut_off_shows_nothing_old() {
 #[tokio::test]
 async fn the_leader_of_the_stream_may_change() {
     let server = Server::start(3, "");
-    let store = Arc::new(open(&server));
+    let store = server.open();
     until_it_works(&*store).await;
-    let writer = store.clone();
-    let writing = tokio::spawn(async move {
-        let mut last: Option<Write> = None;
-        for round in 0..60 {
-            let write = put(&key(Kind::Node, "n"), last.as_ref().map(version), &round.to_string());
-            written(&*writer, &write).await;
-            last = Some(write);
-        }
-        last.expect("sixty")
-    });
+    let writing = groups::sixty_writes(store.clone());
     for _ in 0..5 {
         // While another leader is being elected there is none to step down.
         let _ = server.step_down("tenure");
         tokio::time::sleep(Duration::from_millis(200)).await;
     }
     let last = writing.await.unwrap();
-    let found = found(&*store, &last.key).await.unwrap();
-    assert_eq!(found.version, version(&last));
+    assert_eq!(found(&*store, &last.key).await.unwrap().version, version(&last));
 }
 
-/// An acknowledgement that is lost is unknown, and the write is never sent again.
 #[tokio::test]
 async fn a_write_without_an_acknowledgement_is_unknown_and_sent_once() {
     let server = Server::start(1, "");
@@ -223,27 +139,8 @@ async fn a_write_without_an_acknowledgement_is_unknown_and_sent_once() {
     let store = Nats::open(&format!("nats://{}/tenure?timeout=1s", link.address())).unwrap();
     until_it_works(&store).await;
     let asked = server.listen(0, "$KV.tenure.>");
-    let write = put(&key(Kind::Node, "n"), None, "x");
-    link.lose(Direction::Down);
-    match store.write(&space(), std::slice::from_ref(&write)).await.unwrap().remove(0) {
-        Outcome::Failed(error) => assert_eq!(error.fate(), Fate::Unknown, "{error}"),
-        other => panic!("{other:?}"),
-    }
-    link.heal();
-    until_it_works(&store).await;
-    assert_eq!(get(&store, &space(), &write.key).await.unwrap().version, version(&write));
-    assert_eq!(asked.lock().unwrap().len(), 1, "it was sent once");
-    // What never left does not arrive later, on another connection.
-    let swallowed = put(&key(Kind::Node, "m"), None, "x");
-    link.lose(Direction::Up);
-    match store.write(&space(), std::slice::from_ref(&swallowed)).await.unwrap().remove(0) {
-        Outcome::Failed(error) => assert_eq!(error.fate(), Fate::Unknown, "{error}"),
-        other => panic!("{other:?}"),
-    }
-    link.heal();
-    until_it_works(&store).await;
-    must(&store, &space(), put(&swallowed.key, None, "mine")).await;
-    assert_eq!(asked.lock().unwrap().len(), 2, "{asked:?}");
+    groups::a_write_without_an_answer_is_unknown_and_sent_once(&store, &link).await;
+    assert_eq!(asked.lock().unwrap().len(), 2, "the one that was applied was sent once: {asked:?}");
 }
 
 /// What a user may not do, or a wrong login, is told at once, with what to do; the least rights are enough.
@@ -335,14 +232,14 @@ async fn a_bucket_that_forgets_is_refused() {
 async fn a_full_bucket_is_told_and_goes_on_when_there_is_room() {
     let server = Server::start(1, "");
     bucket(&server, "tenure", ",\"max_bytes\":1000000");
-    let store = open(&server);
+    let store = server.open();
     let mut full = None;
     for nth in 0..20 {
         let write = put(&key(Kind::History, &format!("h{nth}")), None, &"x".repeat(100_000));
         match store.write(&space(), std::slice::from_ref(&write)).await.unwrap().remove(0) {
             Outcome::Applied => {}
             Outcome::Failed(error) => {
-                assert!(get(&store, &space(), &write.key).await.is_none(), "what was refused is not there");
+                assert!(get(&*store, &space(), &write.key).await.is_none(), "what was refused is not there");
                 full = Some(error);
                 break;
             }
@@ -353,32 +250,20 @@ async fn a_full_bucket_is_told_and_goes_on_when_there_is_room() {
     assert_eq!((error.fate(), error.retry()), (Fate::NotApplied, Retry::Soon), "{error}");
     assert!(error.to_string().contains("is full"), "{error}");
     server.purge("tenure", "space.5.history.*").unwrap();
-    must(&store, &space(), put(&key(Kind::Node, "n"), None, "x")).await;
+    must(&*store, &space(), put(&key(Kind::Node, "n"), None, "x")).await;
 }
 
 /// Servers that went on with what they had earlier have forgotten, and so has a bucket that was made anew.
 #[tokio::test]
 async fn older_data_and_other_data_are_noticed() {
     let mut server = Server::start(1, "");
-    let store = open(&server);
-    must(&store, &space(), put(&key(Kind::Node, "a"), None, "x")).await;
-    server.stop(0);
-    let kept = copy(server.data(0).unwrap().path());
-    server.launch_all();
-    until_it_works(&store).await;
-    for nth in 0..5 {
-        written(&store, &put(&key(Kind::Node, &format!("n{nth}")), None, "x")).await;
-    }
-    let mut watch = store.watch(&space());
-    server.stop(0);
-    *server.data(0).unwrap() = kept;
-    server.launch_all();
-    until_it_works(&store).await;
-    written(&store, &put(&key(Kind::Node, "b"), None, "x")).await;
+    let (store, mut watch) = groups::set_back(&mut server, 5).await;
+    until_it_works(&*store).await;
+    written(&*store, &put(&key(Kind::Node, "b"), None, "x")).await;
     heard(&mut watch, |signal| matches!(signal, Signal::Forgot)).await;
     let identity = store.describe().await.unwrap().identity;
     server.api("STREAM.DELETE.KV_tenure", "").unwrap();
-    written(&store, &put(&key(Kind::Node, "c"), None, "x")).await;
+    written(&*store, &put(&key(Kind::Node, "c"), None, "x")).await;
     heard(&mut watch, |signal| matches!(signal, Signal::Forgot)).await;
     assert_ne!(store.describe().await.unwrap().identity, identity);
 }
@@ -407,8 +292,7 @@ async fn connections_are_encrypted_and_verified() {
         ),
         (format!("tls://localhost:{port}?cert={cert}&key={key_file}"), "UnknownIssuer"),
     ] {
-        let error = Nats::open(&url).unwrap().describe().await.unwrap_err();
-        assert!(error.to_string().contains(part), "{url}: {error}");
+        is_told(&url, part).await;
     }
     let naked = Nats::open(&format!("tls://localhost:{port}?ca={ca}")).unwrap();
     assert!(naked.describe().await.is_err(), "a certificate is asked for");
@@ -419,30 +303,18 @@ async fn connections_are_encrypted_and_verified() {
 async fn long_and_many_answers_come_whole() {
     let server = Server::start(1, "");
     let store = Nats::open(&format!("nats://{}?timeout=30s", server.address(0))).unwrap();
-    for nth in 0..12 {
-        let large = Value::of(&"x".repeat(1_000_000), None);
-        let write = put(&key(Kind::History, &format!("h{nth}")), None, "");
-        let put = Some((version(&write), large));
-        must(&store, &space(), Write { put, ..write }).await;
-    }
-    assert_eq!(store.read(&space(), &all_of(Kind::History)).await.unwrap().len(), 12);
-    for round in 0..6 {
-        let many: Vec<_> =
-            (0..256).map(|nth| put(&key(Kind::Role, &format!("r{round}.{nth}")), None, "x")).collect();
-        let outcomes = store.write(&space(), &many).await.unwrap();
-        assert!(outcomes.iter().all(|outcome| matches!(outcome, Outcome::Applied)));
-    }
-    assert_eq!(store.read(&space(), &all_of(Kind::Role)).await.unwrap().len(), 6 * 256);
+    groups::long_answers_come_whole(&store).await;
+    groups::many_answers_come_whole(&store, 6, 256).await;
 }
 
 /// A key that Tenure did not write harms no other, and a forged acknowledgement means nothing.
 #[tokio::test]
 async fn strange_keys_and_strange_changes_mean_nothing() {
     let server = Server::start(1, "");
-    let store = open(&server);
-    until_it_works(&store).await;
+    let store = server.open();
+    until_it_works(&*store).await;
     let mut watch = store.watch(&space());
-    until_it_works(&store).await;
+    until_it_works(&*store).await;
     for strange in ["", "x.1", "x.1.space.7.what.r", "x.1.space.5.node.n"] {
         let _ = server.request(
             0,
@@ -450,7 +322,7 @@ async fn strange_keys_and_strange_changes_mean_nothing() {
             b"{\"stream\":\"other\",\"seq\":1}",
         );
     }
-    let good = must(&store, &space(), put(&key(Kind::Node, "good"), None, "x")).await;
+    let good = must(&*store, &space(), put(&key(Kind::Node, "good"), None, "x")).await;
     heard(&mut watch, |signal| match signal {
         Signal::Changed(changed) => {
             assert_eq!(*changed, good.key);
@@ -475,49 +347,25 @@ async fn strange_keys_and_strange_changes_mean_nothing() {
     }
 }
 
-/// A register that was deleted can be made again, by a handle that knows of it and by one that does not.
 #[tokio::test]
 async fn what_was_deleted_can_be_made_again() {
     let server = Server::start(1, "");
-    let (one, other) = (open(&server), open(&server));
-    let mut watch = other.watch(&space());
-    until_it_works(&other).await;
-    for store in [&one, &other, &one] {
-        let made = must(store, &space(), put(&key(Kind::Node, "n"), None, "x")).await;
-        let gone = Write { expect: Some(version(&made)), put: None, ..made.clone() };
-        must(&one, &space(), gone.clone()).await;
-        signalled(&mut watch, &made.key).await;
-        let again = store.write(&space(), std::slice::from_ref(&gone)).await.unwrap().remove(0);
-        assert!(matches!(again, Outcome::Conflict(None)), "{again:?}");
-    }
+    let (store, mut watch) = groups::what_was_deleted_can_be_made_again(&server).await;
     // As people do it.
-    must(&one, &space(), put(&key(Kind::Node, "n"), None, "x")).await;
+    must(&*store, &space(), put(&key(Kind::Node, "n"), None, "x")).await;
     server.purge("tenure", "space.5.node.n").unwrap();
-    must(&one, &space(), put(&key(Kind::Node, "n"), None, "x")).await;
+    must(&*store, &space(), put(&key(Kind::Node, "n"), None, "x")).await;
     assert!(watch.next().await.is_some());
 }
 
-/// A leader on a group goes on leading while servers freeze and die, one at a time: no server is a lease's only hope.
+/// Replicas elect another leader of the stream within four to nine seconds.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_leader_goes_on_while_servers_fail_one_at_a_time() {
-    let mut server = Server::start(3, "");
-    let url = format!("nats://{}/tenure?sync=always", server.hosts());
-    // Replicas elect another leader of the stream within four to nine seconds.
-    let settings = TimingSettings { ttl: Some(Duration::from_secs(40)), ..TimingSettings::default() };
-    let node = Node::builder(&url).name("a").timing(settings).start().await.unwrap();
-    let candidate = node.candidate("scheduler").await.unwrap();
-    let lead = soon(candidate.elected()).await.unwrap();
-    for nth in 0..3 {
-        server.signal(nth, UnixSignal::STOP);
-        let until = Instant::now() + Duration::from_secs(8);
-        while Instant::now() < until {
-            assert!(lead.check(), "led on while server {nth} was frozen");
-            tokio::time::sleep(Duration::from_millis(50)).await;
-        }
-        server.signal(nth, UnixSignal::CONT);
-        server.launch_all();
-        tokio::time::sleep(Duration::from_secs(2)).await;
-    }
-    assert!(lead.check());
-    node.stop().await;
+    let failing = Failing { frozen: Duration::from_secs(8), down: None, rest: Duration::from_secs(2) };
+    groups::a_leader_goes_on_while_servers_fail_one_at_a_time(
+        &mut Server::start(3, ""),
+        Duration::from_secs(40),
+        failing,
+    )
+    .await;
 }

@@ -1,49 +1,25 @@
 //! What ZooKeeper servers can do to those who use them: servers that die, freeze or come back as deposed leaders, answers that are
 //! lost, znodes that people touch, older data, rights that are missing, certificates.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use crate::conformance::PASSWORD;
-use crate::server_kit::{
-    self, certificates, copy, get, heard, key, must, name, one, put, soon, until_it_works, version,
-};
-use futures_util::stream::BoxStream;
+use crate::groups::{self, Failing, Group as _, is_told, signalled, space, written};
+use crate::server_kit::{certificates, get, heard, key, must, one, put, soon, until_it_works, version};
 use rustix::process::Signal as UnixSignal;
-use tenure::store::{
-    Class, Epoch, Fate, Key, Kind, Name, Outcome, Query, Retry, Signal, Store, Value, Write, ZooKeeper,
-};
-use tenure::{Node, TimingSettings};
-use tenure_torture::proxy::{Direction, Proxy};
+use tenure::store::{Class, Fate, Kind, Outcome, Retry, Signal, Store, Value, ZooKeeper};
+use tenure_torture::proxy::Proxy;
 use tenure_torture::servers::zookeeper::ZooKeeper as Server;
 
-fn space() -> Name {
-    name("space")
-}
-
-fn open(server: &Server) -> ZooKeeper {
-    ZooKeeper::open(&format!("zookeeper://{}", server.hosts())).unwrap()
-}
-
-async fn written(store: &dyn Store, write: &Write) {
-    server_kit::written(store, &space(), write).await;
-}
-
-async fn signalled(watch: &mut BoxStream<'static, Signal>, changed: &Key) {
-    heard(watch, |signal| matches!(signal, Signal::Changed(key) if key == changed)).await;
-}
-
-fn all_of(kind: Kind) -> Query {
-    Query { keys: Vec::new(), kinds: vec![(Epoch::new(5), kind)] }
-}
+crate::group_of_members!(Server, |server| format!("zookeeper://{}", server.hosts()));
 
 #[tokio::test]
 async fn the_class_is_what_the_voters_make_it() {
     let (ensemble, alone) = (Server::start(3, ""), Server::start(1, ""));
     for (server, class, part) in [(&ensemble, Class::A, "3 servers"), (&alone, Class::B, "1 server")] {
-        let store = open(server);
-        until_it_works(&store).await;
-        must(&store, &space(), put(&key(Kind::Node, "n"), None, "x")).await;
+        let store = server.open();
+        until_it_works(&*store).await;
+        must(&*store, &space(), put(&key(Kind::Node, "n"), None, "x")).await;
         let described = store.describe().await.unwrap();
         assert_eq!(described.class, class, "{described:?}");
         assert!(described.notifies && described.about.contains(part), "{described:?}");
@@ -57,36 +33,9 @@ async fn the_class_is_what_the_voters_make_it() {
     assert!(remarks.iter().any(|remark| remark.contains("names 1 of 3")), "{remarks:?}");
 }
 
-/// Each server dies in turn; every write that was acknowledged is there, and changes go on to arrive.
 #[tokio::test]
 async fn any_server_may_die() {
-    let mut server = Server::start(3, "");
-    let (writer, watcher) = (open(&server), open(&server));
-    until_it_works(&watcher).await;
-    let mut watch = watcher.watch(&space());
-    let mut last: Option<Write> = None;
-    for nth in 0..3 {
-        server.stop(nth);
-        for round in 0..5 {
-            let key = key(Kind::Node, "n");
-            let write = put(&key, last.as_ref().map(version), &format!("{nth}.{round}"));
-            written(&writer, &write).await;
-            last = Some(write);
-        }
-        // Whatever happened to the watch meanwhile, the next change arrives, by itself or by looking again.
-        let extra = put(&key(Kind::Task, &format!("t{nth}")), None, "x");
-        written(&writer, &extra).await;
-        heard(&mut watch, |signal| match signal {
-            Signal::Changed(changed) => *changed == extra.key,
-            Signal::Resync => true,
-            _ => false,
-        })
-        .await;
-        server.launch_all();
-        until_it_works(&watcher).await;
-    }
-    let found = get(&watcher, &space(), &key(Kind::Node, "n")).await.unwrap();
-    assert_eq!(found.version, version(&last.unwrap()));
+    groups::any_server_may_die(&mut Server::start(3, "")).await;
 }
 
 /// A frozen leader is replaced by the others. When it wakes up it still believes for a moment that it leads: what a client reads
@@ -94,10 +43,10 @@ async fn any_server_may_die() {
 #[tokio::test]
 async fn a_leader_that_wakes_up_shows_nothing_old() {
     let server = Server::start(3, "");
-    let writer = open(&server);
+    let writer = server.open();
     let mut last = put(&key(Kind::Node, "n"), None, "0");
-    until_it_works(&writer).await;
-    written(&writer, &last).await;
+    until_it_works(&*writer).await;
+    written(&*writer, &last).await;
     for _ in 0..3 {
         let leader = soon(async {
             loop {
@@ -113,45 +62,26 @@ async fn a_leader_that_wakes_up_shows_nothing_old() {
         assert!(get(&alone, &space(), &last.key).await.is_some());
         server.signal(leader, UnixSignal::STOP);
         let next = put(&last.key, Some(version(&last)), "next");
-        written(&writer, &next).await;
+        written(&*writer, &next).await;
         server.signal(leader, UnixSignal::CONT);
         for _ in 0..20 {
             if let Ok(found) = alone.read(&space(), &one(&next.key)).await {
                 assert_eq!(found[0].version, version(&next), "what was replaced is not shown");
             }
         }
-        until_it_works(&writer).await;
+        until_it_works(&*writer).await;
         last = next;
     }
 }
 
-/// An answer that is lost is unknown, and the write is never sent again.
 #[tokio::test]
 async fn a_write_without_an_answer_is_unknown_and_sent_once() {
     let server = Server::start(1, "");
     let link = Proxy::to(server.address(0));
     let store = ZooKeeper::open(&format!("zookeeper://{}?timeout=4s", link.address())).unwrap();
     until_it_works(&store).await;
-    let write = put(&key(Kind::Node, "n"), None, "x");
     must(&store, &space(), put(&key(Kind::Node, "before"), None, "x")).await;
-    link.lose(Direction::Down);
-    match store.write(&space(), std::slice::from_ref(&write)).await.unwrap().remove(0) {
-        Outcome::Failed(error) => assert_eq!(error.fate(), Fate::Unknown, "{error}"),
-        other => panic!("{other:?}"),
-    }
-    link.heal();
-    until_it_works(&store).await;
-    assert_eq!(get(&store, &space(), &write.key).await.unwrap().version, version(&write));
-    // What never left does not arrive later, on another connection.
-    let swallowed = put(&key(Kind::Node, "m"), None, "x");
-    link.lose(Direction::Up);
-    match store.write(&space(), std::slice::from_ref(&swallowed)).await.unwrap().remove(0) {
-        Outcome::Failed(error) => assert_eq!(error.fate(), Fate::Unknown, "{error}"),
-        other => panic!("{other:?}"),
-    }
-    link.heal();
-    until_it_works(&store).await;
-    must(&store, &space(), put(&swallowed.key, None, "mine")).await;
+    groups::a_write_without_an_answer_is_unknown_and_sent_once(&store, &link).await;
 }
 
 /// With the rights that are printed, this login alone reads and writes; what others may not do is told with what to do.
@@ -184,20 +114,8 @@ async fn missing_rights_are_told_and_nothing_is_made_by_those_who_look() {
 #[tokio::test]
 async fn older_data_is_noticed() {
     let mut server = Server::start(1, "");
-    let store = open(&server);
-    must(&store, &space(), put(&key(Kind::Node, "a"), None, "x")).await;
-    server.stop(0);
-    let kept = copy(server.data(0).unwrap().path());
-    server.launch_all();
-    until_it_works(&store).await;
-    for nth in 0..50 {
-        written(&store, &put(&key(Kind::Node, &format!("n{nth}")), None, "x")).await;
-    }
-    let mut watch = store.watch(&space());
-    server.stop(0);
-    *server.data(0).unwrap() = kept;
-    server.launch_all();
-    written(&store, &put(&key(Kind::Node, "b"), None, "x")).await;
+    let (store, mut watch) = groups::set_back(&mut server, 50).await;
+    written(&*store, &put(&key(Kind::Node, "b"), None, "x")).await;
     heard(&mut watch, |signal| matches!(signal, Signal::Forgot)).await;
 }
 
@@ -232,8 +150,7 @@ async fn connections_are_encrypted_and_verified() {
         (format!("zookeeper://localhost:{port}?timeout=2s"), "cannot be reached"),
         (format!("zookeepers://localhost:{port}?ca={ca}"), "cannot be reached"),
     ] {
-        let error = ZooKeeper::open(&url).unwrap().describe().await.unwrap_err();
-        assert!(error.to_string().contains(part), "{url}: {error}");
+        is_told(&url, part).await;
     }
 }
 
@@ -242,20 +159,8 @@ async fn connections_are_encrypted_and_verified() {
 async fn long_and_many_answers_come_whole() {
     let server = Server::start(1, "");
     let store = ZooKeeper::open(&format!("zookeeper://{}?timeout=30s", server.address(0))).unwrap();
-    for nth in 0..12 {
-        let large = Value::of(&"x".repeat(1_000_000), None);
-        let write = put(&key(Kind::History, &format!("h{nth}")), None, "");
-        let put = Some((version(&write), large));
-        must(&store, &space(), Write { put, ..write }).await;
-    }
-    assert_eq!(store.read(&space(), &all_of(Kind::History)).await.unwrap().len(), 12);
-    for round in 0..6 {
-        let many: Vec<_> =
-            (0..256).map(|nth| put(&key(Kind::Role, &format!("r{round}.{nth}")), None, "x")).collect();
-        let outcomes = store.write(&space(), &many).await.unwrap();
-        assert!(outcomes.iter().all(|outcome| matches!(outcome, Outcome::Applied)));
-    }
-    assert_eq!(store.read(&space(), &all_of(Kind::Role)).await.unwrap().len(), 6 * 256);
+    groups::long_answers_come_whole(&store).await;
+    groups::many_answers_come_whole(&store, 6, 256).await;
     let too_long = put(&key(Kind::History, "l"), None, &"x".repeat(1 << 20));
     match store.write(&space(), &[too_long]).await.unwrap().remove(0) {
         Outcome::Failed(error) => assert_eq!(error.fate(), Fate::NotApplied, "{error}"),
@@ -267,8 +172,8 @@ async fn long_and_many_answers_come_whole() {
 #[tokio::test]
 async fn what_people_write_can_be_replaced() {
     let server = Server::start(1, "");
-    let (store, other) = (open(&server), open(&server));
-    let made = must(&store, &space(), put(&key(Kind::Node, "n"), None, "x")).await;
+    let (store, other) = (server.open(), server.open());
+    let made = must(&*store, &space(), put(&key(Kind::Node, "n"), None, "x")).await;
     let path = "/tenure/space/5/node/n";
     server.set(0, "", path, "hello").unwrap();
     for expect in [None, Some(version(&put(&made.key, None, "")))] {
@@ -278,55 +183,33 @@ async fn what_people_write_can_be_replaced() {
         }
     }
     let repaired = put(&made.key, Some(Value::unreadable().0), "mine");
-    must(&other, &space(), repaired.clone()).await;
-    let next = must(&store, &space(), put(&made.key, Some(version(&repaired)), "next")).await;
+    must(&*other, &space(), repaired.clone()).await;
+    let next = must(&*store, &space(), put(&made.key, Some(version(&repaired)), "next")).await;
     assert_eq!(server.children(0, "", path).unwrap().len(), 1, "one marker");
     // Deleted with everything in it, and made again by another: what was seen before is not taken for it.
     server.delete_all(0, "", "/tenure").unwrap();
-    must(&other, &space(), put(&made.key, None, "anew")).await;
+    must(&*other, &space(), put(&made.key, None, "anew")).await;
     match store.write(&space(), &[put(&made.key, Some(version(&next)), "late")]).await.unwrap().remove(0) {
         Outcome::Conflict(Some(_)) => {}
         other => panic!("{other:?}"),
     }
 }
 
-/// A register that was deleted can be made again, by a handle that knows of it and by one that does not; nothing is left.
 #[tokio::test]
 async fn a_register_is_made_deleted_and_made_again() {
     let server = Server::start(1, "");
-    let (one, other) = (open(&server), open(&server));
-    let mut watch = other.watch(&space());
-    until_it_works(&other).await;
-    for store in [&one, &other, &one] {
-        let made = must(store, &space(), put(&key(Kind::Node, "n"), None, "x")).await;
-        let gone = Write { expect: Some(version(&made)), put: None, ..made.clone() };
-        must(&one, &space(), gone.clone()).await;
-        signalled(&mut watch, &made.key).await;
-        let again = store.write(&space(), std::slice::from_ref(&gone)).await.unwrap().remove(0);
-        assert!(matches!(again, Outcome::Conflict(None)), "{again:?}");
-    }
+    drop(groups::what_was_deleted_can_be_made_again(&server).await);
     assert_eq!(server.children(0, "", "/tenure/space/5/node").unwrap(), Vec::<String>::new());
     assert_eq!(server.children(0, "", "/tenure/_changed").unwrap(), Vec::<String>::new(), "nothing is left");
 }
 
-/// A leader on an ensemble goes on leading while servers freeze, one at a time: no server is a lease's only hope.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_leader_goes_on_while_servers_freeze_one_at_a_time() {
-    let mut server = Server::start(3, "");
-    let url = format!("zookeeper://{}", server.hosts());
-    let settings = TimingSettings { ttl: Some(Duration::from_secs(40)), ..TimingSettings::default() };
-    let node = Arc::new(Node::builder(&url).name("a").timing(settings).start().await.unwrap());
-    let candidate = node.candidate("scheduler").await.unwrap();
-    let lead = soon(candidate.elected()).await.unwrap();
-    for nth in 0..3 {
-        server.signal(nth, UnixSignal::STOP);
-        for _ in 0..160 {
-            assert!(lead.check(), "led on while server {nth} was frozen");
-            tokio::time::sleep(Duration::from_millis(50)).await;
-        }
-        server.signal(nth, UnixSignal::CONT);
-        server.launch_all();
-    }
-    assert!(lead.check());
-    node.stop().await;
+    let failing = Failing { frozen: Duration::from_secs(8), down: None, rest: Duration::ZERO };
+    groups::a_leader_goes_on_while_servers_fail_one_at_a_time(
+        &mut Server::start(3, ""),
+        Duration::from_secs(40),
+        failing,
+    )
+    .await;
 }

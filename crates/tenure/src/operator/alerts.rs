@@ -1,5 +1,7 @@
 //! What is kept about alerts: one register for each, so that the next leader that notifies people knows what was sent.
 
+use std::collections::BTreeMap;
+
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tenure_core::{Key, Kind, Query};
@@ -11,8 +13,10 @@ use crate::{Error, Name};
 
 impl Operator {
     /// What is kept about every alert. What cannot be read is left out.
-    pub async fn alerts<T: DeserializeOwned>(&self) -> Result<Vec<(Name, T)>, Error> {
-        let Some(epoch) = super::epoch(&self.store, &self.namespace).await? else { return Ok(Vec::new()) };
+    pub async fn alerts<T: DeserializeOwned>(&self) -> Result<BTreeMap<Name, T>, Error> {
+        let Some(epoch) = super::epoch(&self.store, &self.namespace).await? else {
+            return Ok(BTreeMap::new());
+        };
         let query = Query { keys: Vec::new(), kinds: vec![(epoch, Kind::Alert)] };
         let found = self.store.read(&self.namespace, &query).await?;
         let read = |entry: Entry| match entry.key {

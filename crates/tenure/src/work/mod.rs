@@ -51,6 +51,7 @@ use supervisor::WorkerExit;
 /// How far leading goes, for moving to elections step by step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
 pub enum WorkMode {
     /// Does not stand for the role.
     Off,
@@ -76,12 +77,32 @@ pub struct WorkerGroup {
 pub struct TenureReport {
     /// The reason for the end of the tenure.
     pub reason: EndReason,
-    /// The worker that failed, and how, if that ended the tenure.
-    pub failure: Option<(String, WorkerFailure)>,
+    /// The worker whose failure ended the tenure.
+    pub failure: Option<FailedWorker>,
     /// Workers that did not finish, in time or well, after they were told to stop.
     pub cancelled: Vec<String>,
     /// How often each worker was started.
-    pub starts: Vec<(String, u32)>,
+    pub starts: Vec<WorkerStarts>,
+}
+
+/// A worker that failed, and how.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct FailedWorker {
+    /// The name of the worker.
+    pub worker: String,
+    /// How it failed.
+    pub failure: WorkerFailure,
+}
+
+/// How often a worker was started.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct WorkerStarts {
+    /// The name of the worker.
+    pub worker: String,
+    /// The number of starts; those after the first are restarts.
+    pub count: u32,
 }
 
 impl WorkerGroup {
@@ -200,8 +221,8 @@ impl WorkerGroup {
             _ => drop(tenure),
         }
         let lost = lead.lost().await;
-        if let Some((worker, failure)) = &outcomes.failure {
-            let (worker, why) = (worker.clone(), failure.to_string());
+        if let Some(failed) = &outcomes.failure {
+            let (worker, why) = (failed.worker.clone(), failed.failure.to_string());
             node.publish_in_order(EventKind::WorkFailed { role, token, worker, why });
         } else {
             node.publish_in_order(EventKind::WorkStopped {
@@ -222,15 +243,15 @@ impl WorkerGroup {
 
 #[derive(Debug, Default)]
 struct WorkerOutcomes {
-    failure: Option<(String, WorkerFailure)>,
+    failure: Option<FailedWorker>,
     cancelled: Vec<String>,
-    starts: Vec<(String, u32)>,
+    starts: Vec<WorkerStarts>,
 }
 
 impl WorkerOutcomes {
     /// True if the tenure has to end because of it.
     fn add(&mut self, ended: WorkerExit) -> bool {
-        self.starts.push((ended.worker.clone(), ended.starts));
+        self.starts.push(WorkerStarts { worker: ended.worker.clone(), count: ended.starts });
         match ended.how {
             Ok(()) => false,
             Err(WorkerFailure::Cancelled) => {
@@ -238,7 +259,7 @@ impl WorkerOutcomes {
                 false
             }
             Err(failure) => {
-                self.failure.get_or_insert((ended.worker, failure));
+                self.failure.get_or_insert(FailedWorker { worker: ended.worker, failure });
                 true
             }
         }

@@ -2,13 +2,12 @@
 
 use std::io::{Read as _, Write as _};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
-use std::ops::{Deref, DerefMut};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
-use super::group::{Member, Members};
+use super::group::{Member, Members, is_group};
 use super::{Server, free_port, program, run, scratch};
 
 const PACKAGE: &str = "etcd-server etcd-client";
@@ -29,20 +28,7 @@ pub struct Etcd {
     scheme: &'static str,
 }
 
-/// The members, as of any group.
-impl Deref for Etcd {
-    type Target = Members<EtcdPorts>;
-
-    fn deref(&self) -> &Self::Target {
-        &self.members
-    }
-}
-
-impl DerefMut for Etcd {
-    fn deref_mut(&mut self) -> &mut Self::Target {
-        &mut self.members
-    }
-}
+is_group!(Etcd, EtcdPorts);
 
 /// How members reach each other.
 #[derive(Debug)]

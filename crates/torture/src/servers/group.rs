@@ -11,6 +11,26 @@ use super::{Server, free_port};
 #[derive(Debug)]
 pub struct Members<P>(Vec<Member<P>>);
 
+/// Lets servers of a product be used as the members of any group.
+macro_rules! is_group {
+    ($servers:ty, $ports:ty) => {
+        impl std::ops::Deref for $servers {
+            type Target = super::group::Members<$ports>;
+
+            fn deref(&self) -> &Self::Target {
+                &self.members
+            }
+        }
+
+        impl std::ops::DerefMut for $servers {
+            fn deref_mut(&mut self) -> &mut Self::Target {
+                &mut self.members
+            }
+        }
+    };
+}
+pub(super) use is_group;
+
 /// One server.
 #[derive(Debug)]
 pub(super) struct Member<P> {

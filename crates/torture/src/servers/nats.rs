@@ -2,7 +2,6 @@
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
-use std::ops::{Deref, DerefMut};
 use std::process::Command;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -11,7 +10,7 @@ use rustix::process::Signal;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use super::group::Members;
+use super::group::{Members, is_group};
 use super::{Server, built, free_port, scratch};
 
 /// How long servers may take for what they do in a moment, on a machine that does something else.
@@ -31,20 +30,7 @@ pub struct Nats {
     encrypted: bool,
 }
 
-/// The members, as of any group.
-impl Deref for Nats {
-    type Target = Members<NatsPorts>;
-
-    fn deref(&self) -> &Self::Target {
-        &self.members
-    }
-}
-
-impl DerefMut for Nats {
-    fn deref_mut(&mut self) -> &mut Self::Target {
-        &mut self.members
-    }
-}
+is_group!(Nats, NatsPorts);
 
 /// How servers reach each other, and are asked how they are.
 #[derive(Debug)]

@@ -2,14 +2,13 @@
 
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
-use std::ops::{Deref, DerefMut};
 use std::path::PathBuf;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
-use super::group::Members;
+use super::group::{Members, is_group};
 use super::{Server, beside, free_port, program, scratch};
 
 /// How long servers may take for what they do in a moment, on a machine that does something else.
@@ -26,20 +25,7 @@ pub struct ZooKeeper {
     settings: String,
 }
 
-/// The members, as of any group.
-impl Deref for ZooKeeper {
-    type Target = Members<ZooKeeperPorts>;
-
-    fn deref(&self) -> &Self::Target {
-        &self.members
-    }
-}
-
-impl DerefMut for ZooKeeper {
-    fn deref_mut(&mut self) -> &mut Self::Target {
-        &mut self.members
-    }
-}
+is_group!(ZooKeeper, ZooKeeperPorts);
 
 /// How servers reach each other.
 #[derive(Debug)]

@@ -98,7 +98,7 @@ impl RoleView {
         let migration = match self.migration {
             Migration::Off => Some("off".to_owned()),
             Migration::Shadow => Some("in shadow mode".to_owned()),
-            Migration::On => None,
+            _ => None,
         };
         let decreed = self.static_leader.as_ref().map(|leader| format!("led by {leader}"));
         let unusual: Vec<String> = campaign.into_iter().chain(migration).chain(decreed).collect();

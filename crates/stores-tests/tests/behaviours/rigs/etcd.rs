@@ -50,11 +50,6 @@ impl<const MEMBERS: usize> Etcd<MEMBERS> {
         field(&said, "\"Version\"").and_then(|puts| puts.parse().ok()).unwrap_or(0)
     }
 
-    fn each_member(&self, signal: Signal) {
-        let server = self.server();
-        (0..MEMBERS).for_each(|nth| server.signal(nth, signal));
-    }
-
     fn metrics(&self, nth: usize) -> String {
         let mut stream = TcpStream::connect(self.server().address(nth)).expect("the server is there");
         stream.write_all(b"GET /metrics HTTP/1.0\r\n\r\n").expect("it can be asked");
@@ -119,16 +114,16 @@ impl<const MEMBERS: usize> Rig for Etcd<MEMBERS> {
     }
 
     fn freeze(&self) {
-        self.each_member(Signal::STOP);
+        self.server().signal_all(Signal::STOP);
     }
 
     fn thaw(&self) {
-        self.each_member(Signal::CONT);
+        self.server().signal_all(Signal::CONT);
     }
 
     fn restart(&self) {
         let mut server = self.server();
-        (0..MEMBERS).for_each(|nth| server.stop(nth));
+        server.stop_all();
         server.launch_all();
     }
 

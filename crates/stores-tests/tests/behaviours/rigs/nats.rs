@@ -35,11 +35,6 @@ fn settings(locked: bool) -> String {
 }
 
 impl<const SERVERS: usize> Nats<SERVERS> {
-    fn each_server(&self, signal: Signal) {
-        let server = self.server();
-        (0..SERVERS).for_each(|nth| server.signal(nth, signal));
-    }
-
     fn server(&self) -> MutexGuard<'_, Server> {
         self.server.lock().expect("no test panicked with it")
     }
@@ -71,16 +66,16 @@ impl<const SERVERS: usize> Rig for Nats<SERVERS> {
     }
 
     fn freeze(&self) {
-        self.each_server(Signal::STOP);
+        self.server().signal_all(Signal::STOP);
     }
 
     fn thaw(&self) {
-        self.each_server(Signal::CONT);
+        self.server().signal_all(Signal::CONT);
     }
 
     fn restart(&self) {
         let mut server = self.server();
-        (0..SERVERS).for_each(|nth| server.stop(nth));
+        server.stop_all();
         server.launch_all();
     }
 

@@ -22,11 +22,6 @@ const LOGIN: &str = "app:hunter2";
 const ROOT: &str = "/tenure";
 
 impl<const SERVERS: usize> ZooKeeper<SERVERS> {
-    fn each_server(&self, signal: Signal) {
-        let server = self.server();
-        (0..SERVERS).for_each(|nth| server.signal(nth, signal));
-    }
-
     fn server(&self) -> MutexGuard<'_, Server> {
         self.server.lock().expect("no test panicked with it")
     }
@@ -51,16 +46,16 @@ impl<const SERVERS: usize> Rig for ZooKeeper<SERVERS> {
     }
 
     fn freeze(&self) {
-        self.each_server(Signal::STOP);
+        self.server().signal_all(Signal::STOP);
     }
 
     fn thaw(&self) {
-        self.each_server(Signal::CONT);
+        self.server().signal_all(Signal::CONT);
     }
 
     fn restart(&self) {
         let mut server = self.server();
-        (0..SERVERS).for_each(|nth| server.stop(nth));
+        server.stop_all();
         server.launch_all();
     }
 
