@@ -20,7 +20,7 @@ export const model = {
   names: [],
   nodes: new Map(),
   events: [],
-  audit: [],
+  audit: null,
   tasks: null,
   alerts: null,
   history: new Map(),

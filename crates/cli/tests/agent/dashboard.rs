@@ -323,13 +323,15 @@ async fn an_agent_or_a_store_that_is_lost_is_said_and_comes_back() {
     browser.close().await;
 }
 
-/// The page asks for what it cannot get now and then, and not as fast as the agent says no.
+/// A page that is opened while the store is gone asks for what it cannot get now and then, and not as fast as the agent says
+/// no; and what it could not load it does not call empty.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_page_asks_an_agent_without_its_store_only_now_and_then() {
     let store = Store::redis();
     let port = free_port();
     let first = agent(&store, "web-1", port, "read");
     eventually("it leads", || first.leads("scheduler"));
+    assert_eq!(first.post("/v1/roles/billing/pause", &json!({ "why": "a test" })).status, 200);
     let Store::Redis(server) = &store else { unreachable!("it was made above") };
     server.signal(Signal::KILL);
     let browser = Browser::open(&url(port, "#timeline"), Size::Desktop).await;
@@ -341,6 +343,11 @@ async fn a_page_asks_an_agent_without_its_store_only_now_and_then() {
     let asked = browser.run("return window.asked").await.as_u64().unwrap();
     // Three roles, every two seconds.
     assert!((1..=15).contains(&asked), "{asked} requests in five seconds");
+    browser.run("location.hash = 'roles/role/billing'").await;
+    browser.says("roles", "was paused").await;
+    browser.says("role-audit", "not loaded yet").await;
+    browser.run("location.hash = 'audit'").await;
+    browser.says("audit", "Loading").await;
     browser.close().await;
 }
 
