@@ -20,6 +20,9 @@ use crate::model::{TaskStatus, TaskTriggered, TasksPage};
 use crate::outbound;
 use crate::text::sanitize;
 
+/// An agent that has not answered the first question, or a probe, by then is frozen or hangs.
+const PATIENCE: Duration = Duration::from_secs(10);
+
 /// An agent, reached through its socket or over TCP.
 #[derive(Debug)]
 pub struct Agent {
@@ -44,7 +47,7 @@ impl Agent {
     /// If no agent answers there, or the token would be sent in clear.
     pub async fn connect(place: &str, plaintext: bool) -> Result<Self, Error> {
         let mut agent = Self::at(place, plaintext)?;
-        let cluster: Value = agent.get("/v1/cluster").await?;
+        let cluster: Value = agent.in_time(agent.get("/v1/cluster")).await?;
         let namespace = cluster["namespace"].as_str().unwrap_or_default();
         agent.namespace = Name::new(namespace).map_err(|error| agent.odd(&error.to_string()))?;
         Ok(agent)
@@ -67,6 +70,15 @@ impl Agent {
             check_token(&base)?;
         }
         Ok(Self { http, place, base, token, namespace })
+    }
+
+    async fn in_time<T>(&self, asked: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
+        tokio::time::timeout(PATIENCE, asked).await.unwrap_or_else(|_| {
+            let (place, limit) = (&self.place, PATIENCE.as_secs());
+            Err(Error::Store(format!(
+                "the agent at {place} does not answer within {limit}s: see whether it hangs"
+            )))
+        })
     }
 
     async fn request(&self, method: Method, path: &str, body: Option<Value>) -> Result<Response, Error> {
@@ -129,6 +141,10 @@ impl Agent {
     /// # Errors
     /// If it does not answer.
     pub async fn probe(&self, path: &str) -> Result<(bool, Value), Error> {
+        self.in_time(self.probed(path)).await
+    }
+
+    async fn probed(&self, path: &str) -> Result<(bool, Value), Error> {
         let response = self.request(Method::GET, path, None).await?;
         let well = response.status().is_success();
         let text = response.text().await.map_err(|error| unreachable(&self.place, &error))?;

@@ -206,7 +206,7 @@ pub struct TimingArgs {
 /// What a dropped store connection means.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
 pub enum Takeover {
-    /// Nothing: only the lease counts
+    /// Not because of that: only the lease counts
     #[default]
     Strict,
     /// The roles are free after the grace period; PostgreSQL and MySQL only
@@ -273,8 +273,8 @@ pub struct CheckArgs {
 }
 
 const CHECK_HELP: &str = "\
-With --config everything in the file is checked: keys, times, store, roles, commands, schedules, alert conditions,
-certificates. No connection is opened and no file is created; `tenure doctor` examines the store itself. All errors are
+With --config everything in the file is checked: keys, times, store, roles, commands, schedules, alert conditions, \
+certificates. No connection is opened and no file is created; `tenure doctor` examines the store itself. All errors are \
 printed at once, each with its line, and the exit code is 2.
 
 Example:
@@ -389,7 +389,7 @@ impl AgentArgs {
 }
 
 const AGENT_HELP: &str = "\
-The file, then the environment, then the flags: the later wins. docs/reference/configuration.md lists every key. SIGHUP
+The file, then the environment, then the flags: the later wins. docs/reference/configuration.md lists every key. SIGHUP \
 reloads the configuration and applies what can change at run time; SIGTERM resigns every role and exits.
 
 Example:
@@ -407,9 +407,10 @@ pub enum Restart {
 }
 
 const RUN_HELP: &str = "\
-The command gets its own process group, this terminal, every signal, and TENURE_ROLE, TENURE_NODE, TENURE_TOKEN and
-TENURE_SESSION in its environment, and no other TENURE_ variable unless --pass-env names it. It never outlives the lease:
-a second process, its watchdog, kills it in time even if tenure itself is killed or frozen.
+The command gets its own process group, this terminal, every signal, and TENURE_ROLE, \
+TENURE_NODE, TENURE_TOKEN and TENURE_SESSION in its environment, and no other TENURE_ variable \
+unless --pass-env names it. It never outlives the lease: a second process, its watchdog, kills it \
+in time even if tenure itself is killed or frozen.
 
 Exit codes: the command's own, or 128 + the signal that ended it
   2    usage error                     120  not elected within --wait
@@ -754,7 +755,7 @@ pub(crate) fn private_server() -> impl TypedValueParser<Value = &'static Private
 }
 
 const TORTURE_HELP: &str = "\
-Groups of faults: process, link, store, operator, clock, config, neighbour (all of them by default), and destroy.
+Groups of faults: process, link, store, operator, clock, config, neighbour (all of them by default), and destroy. \
 Exit code 1 if a guarantee was violated. The nodes use a namespace of their own, `torture-SEED`.
 
 Examples:

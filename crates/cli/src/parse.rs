@@ -20,6 +20,8 @@ const UNUSED: &[(&str, &[&str])] = &[
     ("schema", &["agent", TOKEN]),
     ("peers", &["agent", TOKEN, "namespace"]),
     ("probe", &["store"]),
+    ("alerts", &["store"]),
+    ("eligible", &["store"]),
     ("demo", ALL),
     ("bench", &["agent", TOKEN]),
     ("torture", &["agent", TOKEN, "namespace", "format"]),

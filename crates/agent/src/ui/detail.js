@@ -112,8 +112,9 @@ function roleParts(name) {
       note.hidden = !notes.length;
       text(note, notes.join("; "));
       text(candidates, ...(role.candidates.length ? role.candidates.map((node) => el("li", "", node)) : [el("p", "faint", "no other candidates")]));
-      const done = (pastOf(name)?.audit ?? []).toReversed();
-      text(entries, ...(done.length ? done.map(entry) : [el("p", "faint", "no entries")]));
+      const known = pastOf(name);
+      const done = (known?.audit ?? []).toReversed();
+      text(entries, ...(done.length ? done.map(entry) : [el("p", "faint", known ? "no entries" : "not loaded yet")]));
       acts.pause.hidden = !!role.paused;
       acts.resume.hidden = !role.paused;
       const leaderless = role.paused ? "it is paused" : role.state === "unknown" ? "its leader is unknown" : !role.leader && "it has no leader";

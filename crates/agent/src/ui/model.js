@@ -9,6 +9,8 @@ const EVENTS_KEPT = 2000;
 const MANY = 500;
 /** So many changed roles are asked for one by one; with more, all are loaded. */
 const FEW = 16;
+/** A history that could not be read is asked for again after so long: without its store an agent refuses at once. */
+const AGAIN = 2000;
 
 export const model = {
   cluster: null,
@@ -18,7 +20,7 @@ export const model = {
   names: [],
   nodes: new Map(),
   events: [],
-  audit: [],
+  audit: null,
   tasks: null,
   alerts: null,
   history: new Map(),
@@ -216,10 +218,10 @@ export function pastOf(role) {
   const past = model.history.get(role);
   if ((!past || past.outdated) && !asking.has(role) && !model.lostSince && asking.size < 6) {
     asking.add(role);
+    const asked = () => { asking.delete(role); tell("history"); };
     get(`/v1/history?role=${encodeURIComponent(role)}`)
       .then((answer) => model.history.set(role, { tenures: answer.tenures, audit: answer.audit, read: ++reads }))
-      .catch(lost)
-      .finally(() => { asking.delete(role); tell("history"); });
+      .then(asked, (error) => { lost(error); setTimeout(asked, AGAIN); });
   }
   return past;
 }

@@ -76,7 +76,7 @@ function fillRole(row, role) {
   const [name, state, leader, token, duration, left, past, next] = row.children;
   say(name, role.role);
   replacePill(state, role.state);
-  const vacant = role.state === "unknown" ? "was vacant" : role.since && role.token ? `none for ${span(since(role))}` : "none";
+  const vacant = role.state === "unknown" ? (role.paused ? "was paused" : "was vacant") : role.since && role.token ? `none for ${span(since(role))}` : "none";
   say(leader, role.leader ?? (role.last_leader ? `was ${role.last_leader}` : vacant));
   leader.classList.toggle("faint", !role.leader);
   say(token, role.token ? String(role.token) : "—");
@@ -246,11 +246,11 @@ function auditList() {
     },
     open: (entry) => model.roles.has(entry.subject) && open("role", entry.subject),
     key: (entry) => `${entry.at} ${entry.subject}`,
-    empty: () => "The audit trail is empty.",
+    empty: () => (model.audit?.length ? "No entry matches." : model.audit ? "The audit trail is empty." : "Loading…"),
   });
 }
 
-const entries = () => model.audit.filter((entry) => !wanted.text || [entry.by, entry.act, entry.subject, entry.why].some(has));
+const entries = () => (model.audit ?? []).filter((entry) => !wanted.text || [entry.by, entry.act, entry.subject, entry.why].some(has));
 
 /** Whatever an alert calls it. */
 const first = (thing, ...keys) => keys.map((key) => thing[key]).find((value) => value !== undefined && value !== null) ?? "";

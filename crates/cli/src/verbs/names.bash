@@ -5,8 +5,9 @@ _tenure_names() {
     local cur="${COMP_WORDS[COMP_CWORD]}" prev="${COMP_WORDS[COMP_CWORD-1]}" kind="" word
     [[ "$cur" == -* ]] && return
     case "$prev" in
-        --to) kind=nodes ;;
-        --role) kind=roles ;;
+        # Without this names of files are offered too.
+        --to) kind=nodes COMPREPLY=() ;;
+        --role|-r) kind=roles COMPREPLY=() ;;
         -*) return ;;
         *)
             for word in "${COMP_WORDS[@]:1:COMP_CWORD-1}"; do

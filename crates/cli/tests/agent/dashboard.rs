@@ -1,6 +1,7 @@
 //! The dashboard as people see it: a real browser, real agents, real stores. Pictures are kept under target/screenshots.
 
 use std::os::unix::fs::PermissionsExt;
+use std::time::Duration;
 
 use rustix::process::Signal;
 use serde_json::{Value, json};
@@ -319,6 +320,34 @@ async fn an_agent_or_a_store_that_is_lost_is_said_and_comes_back() {
     browser.says("place", "seen by web-2").await;
     eventually("it leads", || second.leads("scheduler"));
     browser.says("role-leader", "web-2").await;
+    browser.close().await;
+}
+
+/// A page that is opened while the store is gone asks for what it cannot get now and then, and not as fast as the agent says
+/// no; and what it could not load it does not call empty.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_page_asks_an_agent_without_its_store_only_now_and_then() {
+    let store = Store::redis();
+    let port = free_port();
+    let first = agent(&store, "web-1", port, "read");
+    eventually("it leads", || first.leads("scheduler"));
+    assert_eq!(first.post("/v1/roles/billing/pause", &json!({ "why": "a test" })).status, 200);
+    let Store::Redis(server) = &store else { unreachable!("it was made above") };
+    server.signal(Signal::KILL);
+    let browser = Browser::open(&url(port, "#timeline"), Size::Desktop).await;
+    browser.says("store-banner", "cannot reach its store").await;
+    let count = "window.asked = 0; const ask = window.fetch; \
+                 window.fetch = (path, options) => { if (path.includes('/v1/history')) window.asked += 1; return ask(path, options); }";
+    browser.run(count).await;
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    let asked = browser.run("return window.asked").await.as_u64().unwrap();
+    // Three roles, every two seconds.
+    assert!((1..=15).contains(&asked), "{asked} requests in five seconds");
+    browser.run("location.hash = 'roles/role/billing'").await;
+    browser.says("roles", "was paused").await;
+    browser.says("role-audit", "not loaded yet").await;
+    browser.run("location.hash = 'audit'").await;
+    browser.says("audit", "Loading").await;
     browser.close().await;
 }
 

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use rustix::process::Signal;
 use serde_json::Value;
 use tenure_agent::alerts::rules::shipped;
 use tenure_agent::metrics::METRICS;
@@ -192,4 +193,8 @@ fn a_probe_says_why_the_answer_is_no() {
     assert!(code == Some(1) && why.contains("role \"nothing\" not found"), "{why}");
     let nowhere = tenure().args(["--agent", "/nonexistent.sock", "probe", "live"]).output().unwrap();
     assert_eq!(nowhere.status.code(), Some(122), "{nowhere:?}");
+    // One that hangs is not waited for.
+    agents[0].process.signal(Signal::STOP);
+    let (code, why) = probe(&agents[0], &["live"]);
+    assert!(code == Some(122) && why.contains("does not answer within"), "{why}");
 }

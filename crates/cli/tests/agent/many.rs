@@ -32,7 +32,7 @@ fn a_burst_is_one_line_and_a_freeze_without_work_is_no_alarm() {
     const ROLES: usize = 300;
     let names: String = (0..ROLES).map(|index| format!("[[role]]\nname = \"r{index:05}\"\n")).collect();
     let store = Store::file();
-    let agent = Agent::hasty(&store, "a", &names);
+    let mut agent = Agent::hasty(&store, "a", &names);
     let led = || agent.metric("tenure_leading") == Some(ROLES as f64);
     eventually("it leads them all", led);
     let before = agent.token("r00042");
@@ -47,4 +47,10 @@ fn a_burst_is_one_line_and_a_freeze_without_work_is_no_alarm() {
     assert!(!log.contains("only the token protects"), "{log}");
     let single = log.lines().filter(|line| line.contains(" elected ")).count();
     assert!(single < ROLES / 2, "{single} lines of elections");
+    // Those of its last moments are told too.
+    let told = log.matches("the same of more roles").count();
+    agent.process.signal(Signal::TERM);
+    eventually("it has ended", || agent.process.ended().is_some());
+    let log = agent.log();
+    assert!(log.matches("the same of more roles").count() >= told + 2, "{log}");
 }

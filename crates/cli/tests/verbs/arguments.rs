@@ -40,6 +40,7 @@ fn every_verb_explains_itself() {
         let ran = ran(bare(&[verb, "--help"]).output().unwrap());
         assert_eq!((ran.code, ran.err.as_str()), (Some(0), ""), "{verb}");
         assert!(ran.out.contains(&format!("Usage: tenure {verb}")), "{verb}: {}", ran.out);
+        assert_eq!(broken_too_early(&ran.out), None, "{verb}: {}", ran.out);
     }
     for verb in ["doctor", "repair"] {
         let help = ran(bare(&[verb, "--help"]).output().unwrap());
@@ -51,6 +52,17 @@ fn every_verb_explains_itself() {
     assert!(refused.code == Some(2) && refused.err.contains("has no option --store"), "{refused:?}");
     let help = ran(bare(&["--help"]).output().unwrap());
     assert!(VERBS.iter().all(|verb| help.out.contains(verb)), "{}", help.out);
+}
+
+/// A line of a paragraph that ends although the next word would fit.
+fn broken_too_early(help: &str) -> Option<&str> {
+    let of_text = |line: &str| line.starts_with(|first: char| !first.is_whitespace());
+    let lines: Vec<_> = help.lines().collect();
+    let pair = lines.windows(2).find(|pair| {
+        let next = pair[1].split_whitespace().next().unwrap_or_default();
+        pair.iter().all(|line| of_text(line)) && pair[0].len() + 1 + next.len() <= 100
+    });
+    pair.map(|pair| pair[0])
 }
 
 /// Only an agent answers a probe: where there is none, no store is looked for.
@@ -86,6 +98,7 @@ fn bad_input_gets_one_line_and_exit_code_2() {
         (vec!["demo", "--nodes", "1"], "2..=9"),
         (vec!["demo", "--nodes", "10"], "2..=9"),
         (vec!["completions", "tcsh-ish"], "bash"),
+        (vec!["check", "--store", "reddis://127.0.0.1"], "reddis"),
     ] {
         let ran = dir.run(&args);
         assert_eq!(ran.code, Some(2), "{args:?}: {ran:?}");
@@ -109,6 +122,8 @@ fn an_option_that_a_verb_does_not_use_is_a_mistake_and_not_in_its_help() {
         (&["man", "--format", "json"], "--format"),
         (&["demo", "--allow-plaintext-token"], "--allow-plaintext-token"),
         (&["--allow-plaintext-token", "check"], "--allow-plaintext-token"),
+        (&["alerts", "--store", "redis://127.0.0.1"], "--store"),
+        (&["eligible", "x", "on", "--store", "redis://127.0.0.1"], "--store"),
     ] {
         let typed = ran(bare(args).output().unwrap());
         assert_eq!((typed.code, typed.err.lines().count()), (Some(2), 1), "{args:?}: {typed:?}");
@@ -366,6 +381,9 @@ fn bash_completes_names_of_roles_and_nodes() {
     has("tenure probe leader sch", "scheduler");
     has("tenure run --role sch", "scheduler");
     has("tenure stat", "status");
+    // Where a name belongs, no file is offered.
+    assert!(!complete("tenure transfer scheduler --to ''").out.contains("completions"));
+    assert!(!complete("tenure run -r ''").out.contains("completions"));
     assert!(!complete("tenure transfer scheduler --wait ''").out.contains("scheduler"));
 }
 

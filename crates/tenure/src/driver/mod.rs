@@ -131,11 +131,7 @@ async fn supervise(mut config: DriverConfig) {
     let mut table = TenureTable::new(&config);
     let Some(class) = store_contact::connect(&mut config, &mut table).await else {
         table.revoke_all(EndReason::Shutdown);
-        if let Some(done) = table.take_stop_request() {
-            let _ = done.send(());
-        }
-        publish_pending(&mut config);
-        config.publisher.close();
+        conclude(&mut config, table.take_stop_request());
         return;
     };
     loop {
@@ -143,8 +139,8 @@ async fn supervise(mut config: DriverConfig) {
         let ended = AssertUnwindSafe(driver.run(&mut config.commands)).catch_unwind().await;
         let Err(panic) = ended else {
             driver.table.revoke_all(EndReason::Shutdown);
-            publish_pending(&mut config);
-            break;
+            conclude(&mut config, driver.stopping.take());
+            return;
         };
         table = driver.table;
         table.revoke_all(EndReason::Fault);
@@ -153,7 +149,15 @@ async fn supervise(mut config: DriverConfig) {
         table.wait_until_stopped(&mut config.commands).await;
         tokio::time::sleep(config.timing.beat).await;
     }
+}
+
+/// Publishes what is left, and then tells the caller that waits for the end: its process may end at once.
+fn conclude(config: &mut DriverConfig, done: Option<oneshot::Sender<()>>) {
+    publish_pending(config);
     config.publisher.close();
+    if let Some(done) = done {
+        let _ = done.send(());
+    }
 }
 
 /// No command is taken any more; events that were still to be published are.
@@ -338,9 +342,6 @@ impl Driver {
             self.feed(input);
         }
         self.history.finish().await;
-        if let Some(done) = self.stopping.take() {
-            let _ = done.send(());
-        }
     }
 
     /// When a node that is to stop, and whose work has ended, goes without the store's word: its session has run out by

@@ -22,11 +22,12 @@ const AFTER_A_BEAT: Duration = Duration::from_millis(100);
 /// Prints the settings and their bounds, and what a file came to.
 ///
 /// # Errors
-/// If a relation between the settings does not hold, or anything is wrong with the file.
+/// If a relation between the settings does not hold, the URL names no store, or anything is wrong with the file.
 pub fn main(common: &Common, args: &CheckArgs) -> Result<Exit, Exit> {
     let (store, timing, file) = match &args.config {
         None => {
             let store = common.store_url();
+            tenure::store::check_url(&store)?;
             let timing = Timing::new(&args.timing.settings(&store)).map_err(Error::from)?;
             (store, timing, None)
         }
