@@ -206,7 +206,7 @@ pub struct TimingArgs {
 /// What a dropped store connection means.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
 pub enum Takeover {
-    /// Not because of that: only the lease counts
+    /// When the lease ends: a dropped connection changes nothing
     #[default]
     Strict,
     /// The roles are free after the grace period; PostgreSQL and MySQL only

@@ -88,7 +88,7 @@ impl HistoryRecorder {
         }
     }
 
-    /// Writes down what is left. A store that is only slow gets as long for it as for a beat: nobody else knows this end.
+    /// Writes down what is left. A store that is only slow gets as long for it as for two beats: no other node knows this end.
     pub(super) async fn finish(&mut self) {
         self.notes = None;
         let _ = tokio::time::timeout(self.patience, &mut self.task).await;
