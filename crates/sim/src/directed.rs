@@ -115,7 +115,10 @@ fn aim_precisely(settings: &mut SimSettings, mutant: Mutant, base: Instant) {
             settings.network.least = settings.network.least.min(MILLI / 20);
         }
         // The last beat was answered late, or the last read sent early, and then the leader freezes.
-        Mutant::ExpelFromAsked | Mutant::ValidityFromReply | Mutant::ValidityFromRead => {
+        Mutant::ExpelFromAsked
+        | Mutant::ExpelFromExpected
+        | Mutant::ValidityFromReply
+        | Mutant::ValidityFromRead => {
             only(settings, LivenessLockKind::None, &[(Fault::Pause, 1)]);
             settings.network.odds.fill(0);
             often(settings, &[(MessageFault::Slow, 300_000)]);
