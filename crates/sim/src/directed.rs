@@ -18,7 +18,13 @@ pub(crate) fn aim(settings: &mut SimSettings, mutant: Mutant, base: Instant) {
     settings.roles.truncate(3);
     settings.span = settings.span.min(60 * settings.network.stale.max(SECOND));
     match mutant {
-        Mutant::QuarantineSkipped | Mutant::NoTokenFloor => forgetting(settings),
+        Mutant::NoTokenFloor => forgetting(settings),
+        // The standby that watches a leader reads just after its beats: a leader that reaches the store notices a loss first.
+        Mutant::QuarantineSkipped => {
+            forgetting(settings);
+            add(settings, &[(Fault::Partition, 5), (Fault::Pause, 3)]);
+            settings.target_leaders = true;
+        }
         Mutant::CloneUnnoticed => {
             settings.class = Class::C;
             let faults = [(Fault::Clone, 6), (Fault::LostWrite, 1), (Fault::Crash, 2)];
