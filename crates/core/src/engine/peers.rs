@@ -46,7 +46,7 @@ enum PeerState {
     /// know and counts on its lease, which has run out by then.
     Absent { lapsed_at: Time },
     /// A live register.
-    Live(LivePeer),
+    Live(Box<LivePeer>),
     /// Over, for good.
     Over { since: Time },
 }
@@ -327,14 +327,14 @@ impl Peers {
             state => {
                 let record = record.clone();
                 let (beat_advanced, dead_since, dropped_at) = (false, None, None);
-                *state = PeerState::Live(LivePeer {
+                *state = PeerState::Live(Box::new(LivePeer {
                     version,
                     record,
                     received_at,
                     beat_advanced,
                     dead_since,
                     dropped_at,
-                });
+                }));
             }
         }
         LiveNews::Version
