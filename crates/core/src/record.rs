@@ -115,15 +115,6 @@ pub struct Session {
     /// How long a version of this record counts.
     #[serde(serialize_with = "millis", deserialize_with = "bounds::lease")]
     pub ttl: Duration,
-    /// How long after this beat its owner means to send the next one; zero if it does not say. Only the moment at which others
-    /// read follows from it.
-    #[serde(
-        default,
-        skip_serializing_if = "Duration::is_zero",
-        serialize_with = "millis",
-        deserialize_with = "bounds::span"
-    )]
-    pub every: Duration,
     /// What a dropped connection means.
     pub takeover: Takeover,
     /// How long a dropped connection is forgiven, if it means anything.

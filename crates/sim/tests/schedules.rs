@@ -29,12 +29,7 @@ fn counts_from_when_it_received_not_from_when_it_asked() {
         let mut s = Script::led_by_a(mutant);
         // B asks; the question is delayed. A beats 0.9 s later; then the question is served. A is cut off.
         s.stubborn.insert(A);
-        s.next(A, MessageKind::Beat, MessageFate::HoldAnswer);
-        s.release();
-        s.wait(0.35);
-        // B reads just after the beats of A, unless a hint comes.
-        let hint = Input::Hinted(Hint::Changed(s.role_register().0));
-        let asked = s.provoke(B, hint, MessageKind::Read, MessageFate::HoldRequest);
+        let asked = s.next(B, MessageKind::Read, MessageFate::HoldRequest);
         s.wait(0.95);
         assert!(s.times(A, MessageKind::Beat, asked) == 1, "A has beaten meanwhile");
         s.cut.insert(A);

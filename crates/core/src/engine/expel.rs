@@ -84,7 +84,6 @@ impl Engine {
         ctx: &mut StepContext<'_>,
     ) {
         let received_at = self.rules.received_at(sent_at, self.now.time);
-        let received_at = self.rules.counts_from(self.rhythm.sent_after(id), received_at);
         let news = self.peers.observe_live(id, version, record, received_at);
         if news == LiveNews::Stale {
             return;
@@ -196,7 +195,6 @@ impl Engine {
             node_writes: 0,
             holds_back: false,
             ttl: timing.ttl,
-            every: Duration::ZERO,
             takeover: Takeover::Strict,
             grace: timing.grace,
             liveness_lock: None,

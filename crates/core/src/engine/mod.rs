@@ -29,7 +29,6 @@ mod order;
 mod own_node;
 mod peers;
 mod poll;
-mod rhythm;
 mod roles;
 mod rules;
 mod session;
@@ -48,7 +47,6 @@ use ops::PendingOps;
 use own_node::OwnNode;
 use peers::Peers;
 use poll::Poll;
-use rhythm::Rhythm;
 use roles::Roles;
 use rules::Rules;
 use session::OwnSession;
@@ -134,7 +132,6 @@ pub struct Engine {
     poll: Poll,
     cluster: Cluster,
     session: OwnSession,
-    rhythm: Rhythm,
     own_node: OwnNode,
     peers: Peers,
     controls: Controls,
@@ -172,7 +169,6 @@ impl Engine {
             poll: Poll::default(),
             cluster: Cluster::default(),
             session: OwnSession::default(),
-            rhythm: Rhythm::default(),
             own_node: OwnNode::default(),
             peers: Peers::default(),
             controls: Controls::default(),

@@ -14,9 +14,6 @@ use crate::{
 use super::ops::Purpose;
 use super::{Engine, Lifecycle, StepContext};
 
-/// So many beats of a new session come before it rests, so that others see it move.
-const FIRST_BEATS: u8 = 2;
-
 /// How often a liveness lock that does not come in time is asked for anew, where it matters.
 const LOCK_TRIES: u32 = 8;
 
@@ -68,10 +65,6 @@ struct OpenSession {
     next_beat: Time,
     pending_beat: Option<PendingBeat>,
     in_doubt: bool,
-    /// The record tells something that no beat carries yet.
-    has_news: bool,
-    /// So many beats are still to come before others have seen it move.
-    first_beats: u8,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -110,20 +103,6 @@ impl OwnSession {
         }
     }
 
-    /// Whether others have been told all that the record says, and have seen it move.
-    pub(super) fn is_told(&self) -> bool {
-        matches!(&self.stage, SessionStage::Open(open)
-            if !open.has_news && !open.in_doubt && !open.own.record.holds_back && open.first_beats == 0)
-    }
-
-    /// What a dropped connection means for the open session.
-    pub(super) fn takeover(&self) -> Option<Takeover> {
-        match &self.stage {
-            SessionStage::Open(open) => Some(open.own.record.takeover),
-            _ => None,
-        }
-    }
-
     /// Every id that is ours now, in whatever state.
     pub(super) fn own_id(&self) -> Option<SessionId> {
         match &self.stage {
@@ -152,14 +131,12 @@ impl Engine {
     pub(super) fn count_node_write(&mut self) {
         if let SessionStage::Open(open) = &mut self.session.stage {
             open.own.record.node_writes += 1;
-            open.has_news = true;
         }
     }
 
     /// Counts a resigned role, so that followers read it again even if the hint is lost.
     pub(super) fn count_freed(&mut self, role: &Name) {
         if let SessionStage::Open(open) = &mut self.session.stage {
-            open.has_news = true;
             let record = &mut open.own.record;
             record.freed += 1;
             record.freed_lately.push(role.clone());
@@ -177,19 +154,13 @@ impl Engine {
             }
             SessionStage::AcquiringLock { since, .. } => since.after(self.rules.timing().op_timeout),
             SessionStage::Open(open) if open.pending_beat.is_none() => {
-                self.beat_due(open).min(self.rules.beats_end_at(open.valid_until))
+                open.next_beat.min(self.rules.beats_end_at(open.valid_until))
             }
             SessionStage::Open(open) => self.rules.beats_end_at(open.valid_until),
             SessionStage::Ending { valid_until, .. } if *valid_until > self.now.time => *valid_until,
             SessionStage::Closing { writing: None, retry_at, .. } => *retry_at,
             _ => Time::NEVER,
         }
-    }
-
-    /// When the next beat is due. A session that rested beats as soon as there is a reason to: a claim has its whole lease then.
-    fn beat_due(&self, open: &OpenSession) -> Time {
-        let rested = open.own.record.every > self.rules.timing().beat;
-        if rested && !open.in_doubt && !self.is_resting() { self.now.time } else { open.next_beat }
     }
 
     /// Rule 6: the work is told to stop at `deadline − stop_grace`; at the deadline every tenure is over.
@@ -292,7 +263,6 @@ impl Engine {
             node_writes: 0,
             holds_back: !self.may_claim_all(),
             ttl: timing.ttl,
-            every: timing.watch(),
             takeover,
             grace: timing.grace,
             liveness_lock: lock,
@@ -341,7 +311,7 @@ impl Engine {
 
     fn start_beating(&mut self, own: OwnRegister, sent_at: Time, ctx: &mut StepContext<'_>) {
         let valid_until = sent_at.after(self.rules.validity(&own.record));
-        let next_beat = sent_at.after(self.rules.timing().watch());
+        let next_beat = sent_at.after(self.rules.timing().beat);
         ctx.event(Event::SessionOpened { session: own.id });
         ctx.out.push(Output::Valid { until: valid_until });
         self.session.stage = SessionStage::Open(OpenSession {
@@ -350,8 +320,6 @@ impl Engine {
             next_beat,
             pending_beat: None,
             in_doubt: false,
-            has_news: false,
-            first_beats: FIRST_BEATS,
         });
         self.consider_all();
     }
@@ -365,7 +333,7 @@ impl Engine {
         } else if self.lifecycle == Lifecycle::Stopping && !self.roles.any_working() {
             self.end_session(EndReason::Shutdown, EndMode::AtOnce, ctx);
             self.drive_ending(ctx);
-        } else if open.pending_beat.is_none() && self.now.time >= self.beat_due(open) {
+        } else if open.pending_beat.is_none() && self.now.time >= open.next_beat {
             self.beat(ctx);
         }
     }
@@ -373,12 +341,10 @@ impl Engine {
     /// Rule 1: the instant counts that was read before this very beat was sent.
     fn beat(&mut self, ctx: &mut StepContext<'_>) {
         let version = ctx.version();
-        let (wall, sent_at, pace) = (self.now.wall, self.now.time, self.pace());
+        let (wall, sent_at, beat) = (self.now.wall, self.now.time, self.rules.timing().beat);
         let holds_back = !self.may_claim_all();
         let SessionStage::Open(open) = &mut self.session.stage else { return };
-        open.has_news = false;
         open.own.record.beat += 1;
-        open.own.record.every = pace;
         open.own.record.holds_back = holds_back;
         open.own.record.beat_at = wall;
         open.own.record.ttl = self.rules.beat_ttl(open.own.record.ttl);
@@ -390,8 +356,7 @@ impl Engine {
         if let SessionStage::Open(open) = &mut self.session.stage {
             // After a failure each goes alone: what holds up the one must not hold up the other again.
             ctx.beat = (!open.in_doubt).then_some(op);
-            let due = std::mem::replace(&mut open.next_beat, sent_at.after(pace));
-            self.rhythm.look_sent(due, sent_at);
+            open.next_beat = sent_at.after(beat);
             open.pending_beat = Some(PendingBeat { op, sent_at, version });
         }
     }
@@ -430,7 +395,6 @@ impl Engine {
         let SessionStage::Open(open) = &mut self.session.stage else { return };
         open.own.version = Some(pending_beat.version);
         open.own.unacknowledged.clear();
-        open.first_beats = open.first_beats.saturating_sub(1);
         if counts {
             open.valid_until = open.valid_until.max(until);
         }
@@ -474,17 +438,6 @@ impl Engine {
                 }
                 self.end_session(EndReason::Forgotten, EndMode::AtOnce, ctx);
             }
-        }
-    }
-
-    /// The poll that went out with a beat was answered: what it showed of the session that we follow decides when to look again.
-    pub(super) fn follow(&mut self, sent_at: Time) {
-        let Some(at) = self.next_look(sent_at) else { return };
-        if let SessionStage::Open(open) = &mut self.session.stage
-            && !open.in_doubt
-        {
-            open.next_beat = at;
-            self.poll.goes_with_beat(at);
         }
     }
 

@@ -196,14 +196,6 @@ impl Script {
         self.engines[node].leads(&role(), Time::from_nanos(self.now)).expect("it leads")
     }
 
-    /// Gives a node an input, and a fate to the message of that kind that it sends for it. Gives the instant.
-    pub(crate) fn provoke(&mut self, node: usize, input: Input, kind: MessageKind, fate: MessageFate) -> u64 {
-        self.rule = Some((node, kind, fate));
-        self.feed(node, input);
-        assert!(self.rule.is_none(), "it sent one");
-        self.now
-    }
-
     pub(crate) fn feed(&mut self, node: usize, input: Input) {
         let mut inputs = vec![(node, input)];
         let mut steps = 0;

@@ -361,7 +361,6 @@ fn expelled(lease: Duration) -> Session {
         holds_back: false,
         node_writes: 0,
         ttl: lease,
-        every: Duration::ZERO,
         takeover: Takeover::Strict,
         grace: lease,
         liveness_lock: None,

@@ -24,7 +24,6 @@ fn record(beat: u64, takeover: Takeover) -> SessionRecord {
         node_writes: 0,
         holds_back: false,
         ttl: Timing::DEFAULT_TTL,
-        every: Duration::ZERO,
         takeover,
         grace: Duration::from_secs(2),
         liveness_lock: Some(LivenessLock { id: "lock".into(), covers_work: true, connection: false }),
