@@ -199,8 +199,11 @@ impl ClusterView {
         assess_roles(&seen.snapshot, &mut found);
         assess_nodes(&seen.snapshot, &mut found);
         if !seen.snapshot.unreadable.is_empty() {
-            let count = seen.snapshot.unreadable.len();
-            found.push((Health::Degraded, format!("this version cannot read {count} registers")));
+            let registers = match seen.snapshot.unreadable.len() {
+                1 => "a register".to_owned(),
+                count => format!("{count} registers"),
+            };
+            found.push((Health::Degraded, format!("this version cannot read {registers}")));
         }
         found.sort_by_key(|(health, _)| std::cmp::Reverse(*health));
         let worst = found.first().map_or(Health::Healthy, |(health, _)| *health);

@@ -12,7 +12,8 @@
 use std::ffi::OsString;
 use std::time::Duration;
 
-use tenure::{Candidate, Node, Tenure, Timing};
+use tenure::guard::SharedGuardLock;
+use tenure::{Candidate, Name, Node, Tenure, Timing};
 use tokio::time::{Instant, sleep, sleep_until};
 
 use crate::args::{Common, Restart, RunArgs};
@@ -36,9 +37,10 @@ pub async fn main(common: Common, args: RunArgs) -> Result<Exit, Exit> {
     }
     let secrets = tenure::store::secret_variables(&common.store_url());
     process::environment::set(args.pass_env.clone(), secrets.iter().map(ToString::to_string).collect());
+    let name = args.node.as_ref().map_or_else(tenure::default_node_name, ToString::to_string);
+    let guard_lock = open_guard_lock(&args, &name)?;
     let store = tenure::store::open(&common.store_url())?;
     let guard = launch(&timing).await.map_err(|error| Exit::Failed(error.to_string()))?;
-    let name = args.node.as_ref().map_or_else(tenure::default_node_name, ToString::to_string);
     let mut node = Node::builder_with_store(store).namespace(common.namespace().as_str()).name(name);
     for (key, value) in &args.label {
         node = node.label(key, value);
@@ -49,11 +51,17 @@ pub async fn main(common: Common, args: RunArgs) -> Result<Exit, Exit> {
     let give_up = args.wait.map(|wait| Instant::now() + wait);
     let node = node.timing(settings).drain(args.drain).start_without_waiting()?;
     reach_store(&node, &args, &mut signals, give_up).await?;
-    let candidate = stand(&node, &args).await?;
+    let candidate = stand(&node, &args, guard_lock).await?;
     let mut runner = Runner { args, timing, node, candidate, guard, signals, give_up };
     let exit = runner.campaign().await;
     runner.finish().await;
     Ok(exit)
+}
+
+/// Before a node is started: a URL that names no lock leaves no session behind.
+fn open_guard_lock(args: &RunArgs, node: &str) -> Result<Option<SharedGuardLock>, tenure::Error> {
+    let Some(url) = &args.guard else { return Ok(None) };
+    Ok(Some(tenure::guard::open(url, &Name::new(node)?)?))
 }
 
 async fn launch(timing: &Timing) -> Result<Guard, GuardError> {
@@ -93,7 +101,11 @@ fn not_elected(args: &RunArgs, why: &str) -> Exit {
     Exit::NotElected(format!("not elected for {} within {waited}; {why}", args.role))
 }
 
-async fn stand(node: &Node, args: &RunArgs) -> Result<Candidate, tenure::Error> {
+async fn stand(
+    node: &Node,
+    args: &RunArgs,
+    guard_lock: Option<SharedGuardLock>,
+) -> Result<Candidate, tenure::Error> {
     let mut candidacy = node
         .candidate(args.role.as_str())
         .priority(args.priority)
@@ -101,8 +113,8 @@ async fn stand(node: &Node, args: &RunArgs) -> Result<Candidate, tenure::Error> 
         .takeover_delay(args.takeover_delay)
         .min_tenure(args.min_tenure)
         .drain(args.drain);
-    if let Some(url) = &args.guard {
-        candidacy = candidacy.guard(tenure::guard::open(url, node.name())?);
+    if let Some(lock) = guard_lock {
+        candidacy = candidacy.guard(lock);
     }
     match args.cool_down {
         Some(cool_down) => candidacy.cool_down(cool_down).await,

@@ -108,6 +108,17 @@ fn bad_input_gets_one_line_and_exit_code_2() {
     }
 }
 
+/// The URL of a guard lock is read before a node is started.
+#[test]
+fn a_guard_lock_that_cannot_be_named_leaves_no_session_behind() {
+    let dir = TestDir::new();
+    let refused = dir.run(&["run", "--role", "r", "--guard", "foo://x", "--", "true"]);
+    assert_eq!(refused.code, Some(2), "{refused:?}");
+    assert!(refused.err.contains("a guard lock is named by a URL"), "{refused:?}");
+    let nodes = dir.run(&["nodes"]);
+    assert!(nodes.err.contains("no node has run on it yet"), "{nodes:?}");
+}
+
 /// What is silently ignored is believed to count.
 #[test]
 fn an_option_that_a_verb_does_not_use_is_a_mistake_and_not_in_its_help() {
