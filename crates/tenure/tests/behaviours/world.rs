@@ -232,10 +232,20 @@ impl<R: Rig> World<R> {
 
     /// Waits for any node to lead, with a higher token than that.
     pub(crate) async fn leader_after(&self, token: Token) -> Led {
+        self.leader_who(|led| led.token > token).await
+    }
+
+    /// Waits for another node to lead than one that can no longer. (On a busy machine that one may have lost its lease and been
+    /// elected again just before.)
+    pub(crate) async fn another_leader(&self, former: Led) -> Led {
+        self.leader_who(|led| led.nth != former.nth && led.token > former.token).await
+    }
+
+    async fn leader_who(&self, is_meant: impl Fn(&Led) -> bool) -> Led {
         let led = async {
             loop {
                 match self.leading()[..] {
-                    [led] if led.token > token => break led,
+                    [led] if is_meant(&led) => break led,
                     [_, _, ..] => _ = self.judge(),
                     _ => {}
                 }

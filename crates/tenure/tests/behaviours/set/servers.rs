@@ -101,8 +101,7 @@ pub(crate) async fn a_link_that_is_refused_and_reset<R: Rig>() {
     let link = world.members[first.nth].proxy.as_ref().expect("a link");
     link.refuse(true);
     link.reset();
-    let next = world.leader_after(first.token).await;
-    assert_ne!(next.nth, first.nth);
+    let next = world.another_leader(first).await;
     link.heal();
     world.known_to(&[first.nth], next.token).await;
     world.judge();
@@ -120,8 +119,7 @@ pub(crate) async fn nothing_hangs_on_a_link_that_swallows_everything<R: Rig>() {
         world.known_to_all(first.token).await;
         ways.iter().for_each(|way| world.set_link(first.nth, *way, Flow::Lose));
         let cut = &world.members[first.nth];
-        let next = world.leader_after(first.token).await;
-        assert_ne!(next.nth, first.nth);
+        let next = world.another_leader(first).await;
         let lost = |what: &EventKind| matches!(what, EventKind::Lost { token, .. } if *token == first.token);
         until("it knows that it does not lead", || cut.told(lost)).await;
         let (begun, _) = cut.tap.under_way();
