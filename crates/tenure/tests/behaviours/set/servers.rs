@@ -119,7 +119,7 @@ pub(crate) async fn nothing_hangs_on_a_link_that_swallows_everything<R: Rig>() {
         world.known_to_all(first.token).await;
         ways.iter().for_each(|way| world.set_link(first.nth, *way, Flow::Lose));
         let cut = &world.members[first.nth];
-        let next = world.another_leader(first).await;
+        world.another_leader(first).await;
         let lost = |what: &EventKind| matches!(what, EventKind::Lost { token, .. } if *token == first.token);
         until("it knows that it does not lead", || cut.told(lost)).await;
         let (begun, _) = cut.tap.under_way();
