@@ -101,12 +101,13 @@ fn postgres_limit(left: Duration) -> String {
 }
 
 /// MySQL limits the wait for a row only, in whole seconds, and only for a session: it is put back after the fence was
-/// raised. MariaDB alone ends a connection that pauses within a transaction; that limit has to outlast the fence.
+/// raised. (MySQL takes the smaller of the two numbers for a decimal without the cast, and no decimal for a limit.) MariaDB
+/// alone ends a connection that pauses within a transaction; that limit has to outlast the fence.
 fn mysql_limit(left: Duration) -> String {
     let seconds = left.as_secs() + 1;
     format!(
         "SET @tenure_wait = @@innodb_lock_wait_timeout, \
-         innodb_lock_wait_timeout = LEAST({seconds}, @@innodb_lock_wait_timeout) \
+         innodb_lock_wait_timeout = CAST(LEAST({seconds}, @@innodb_lock_wait_timeout) AS UNSIGNED) \
          /*M!100300 , idle_transaction_timeout = \
          IF(@@idle_transaction_timeout = 0, {seconds}, LEAST({seconds}, @@idle_transaction_timeout)) */"
     )

@@ -99,6 +99,11 @@ fn store(url: &str) -> SharedStore {
     open(&patient(url)).expect("the URL can be read")
 }
 
+/// The server is MySQL's, and not MariaDB's.
+fn is_mysql() -> bool {
+    std::env::var_os("TENURE_TEST_MYSQLD").is_some()
+}
+
 #[tokio::test]
 async fn a_healthy_server_is_class_b_and_notifies_and_connections_hold_liveness_locks() {
     let server = OneServer::new();
@@ -109,7 +114,8 @@ async fn a_healthy_server_is_class_b_and_notifies_and_connections_hold_liveness_
     let admin = server.server().admin_url();
     let admin = store(&admin).describe().await.unwrap();
     assert!(matches!(&admin.remarks[..], [excess] if excess.contains("wider than needed")), "{admin:?}");
-    assert!(described.about.contains("MariaDB 1"), "{}", described.about);
+    let product = if is_mysql() { "MySQL " } else { "MariaDB 1" };
+    assert!(described.about.contains(product), "{}", described.about);
     assert_eq!(server.store().describe().await.unwrap().identity, described.identity);
 }
 
@@ -203,7 +209,12 @@ async fn a_read_only_server_a_replica_and_a_newer_schema_are_refused() {
     let error = store(&url).describe().await.unwrap_err();
     assert!(error.to_string().contains("read_only is on") && error.retry() == Retry::Never, "{error}");
     admin.query_drop("SET GLOBAL read_only = 0").await.unwrap();
-    admin.query_drop("CHANGE MASTER TO MASTER_HOST = '127.0.0.1', MASTER_USER = 'x'").await.unwrap();
+    let replicate = if is_mysql() {
+        "CHANGE REPLICATION SOURCE TO SOURCE_HOST = '127.0.0.1', SOURCE_USER = 'x'"
+    } else {
+        "CHANGE MASTER TO MASTER_HOST = '127.0.0.1', MASTER_USER = 'x'"
+    };
+    admin.query_drop(replicate).await.unwrap();
     let error = store(&root).describe().await.unwrap_err();
     assert!(error.to_string().contains("replicates another one"), "{error}");
     admin.query_drop("RESET REPLICA ALL").await.unwrap();
