@@ -1,5 +1,9 @@
-//! The cluster as this agent sees it: kept in memory by one watch of the store, so that no request reads registers.
+//! The cluster as this agent sees it: kept in memory by one watch of the store.
+//!
+//! At rest it costs the store next to nothing: whether sessions beat it learns from what the agent's own node reads anyway, and what
+//! else changes notifies. It reads by itself after a notification, while a client looks, and now and then.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
@@ -9,6 +13,7 @@ use tokio::sync::Notify;
 
 use super::events::Events;
 use super::metrics::Metrics;
+use super::store::SessionsRead;
 
 /// What was seen last.
 #[derive(Debug, Clone, Default)]
@@ -58,10 +63,17 @@ pub struct ClusterView {
     wanted: Notify,
     /// The store was polled.
     polled: Notify,
+    /// How often it was.
+    polls: AtomicU64,
 }
 
 /// How long an answer waits for what it changed to be seen; a store that answers is polled much sooner.
 const CATCH_UP_LIMIT: Duration = Duration::from_secs(2);
+
+/// What is older than this is read again for clients that look.
+const REFRESH_AFTER: Duration = Duration::from_secs(1);
+/// How long a client waits for that.
+const REFRESH_LIMIT: Duration = Duration::from_millis(500);
 
 /// For so long a store that has forgotten is no healthy one, as in the alert.
 const DATA_LOSS_SHOWN: Duration = Duration::from_secs(15 * 60);
@@ -90,6 +102,22 @@ impl ClusterView {
             beat: timing.beat,
             wanted: Notify::new(),
             polled: Notify::new(),
+            polls: AtomicU64::new(0),
+        }
+    }
+
+    /// How often the registers were read.
+    #[must_use]
+    pub fn polls(&self) -> u64 {
+        self.polls.load(Ordering::Relaxed)
+    }
+
+    /// A client looks: what it sees is hardly older than a moment, unless the store does not answer.
+    pub async fn refresh(&self) {
+        let seen = self.latest();
+        let recent = self.beat.min(REFRESH_AFTER);
+        if seen.error.is_none() && seen.age().is_some_and(|age| age > recent) {
+            let _ = tokio::time::timeout(REFRESH_LIMIT, self.catch_up()).await;
         }
     }
 
@@ -125,12 +153,21 @@ impl ClusterView {
     }
 
     /// Looks for as long as it is polled, and tells what changes.
-    pub async fn run(&self, operator: &Operator, events: &Events, metrics: &Metrics) {
+    pub async fn run(
+        &self,
+        operator: &Operator,
+        sessions: &SessionsRead,
+        events: &Events,
+        metrics: &Metrics,
+    ) {
         let mut watch = self.begin(operator).await;
         let mut first = true;
         loop {
-            let changes =
-                if std::mem::take(&mut first) { Ok(Vec::new()) } else { self.poll(&mut watch).await };
+            let changes = if std::mem::take(&mut first) {
+                Ok(Vec::new())
+            } else {
+                self.look(&mut watch, sessions).await
+            };
             match changes {
                 Ok(changes) => {
                     self.update(&watch, &changes, events, metrics);
@@ -144,11 +181,18 @@ impl ClusterView {
         }
     }
 
-    async fn poll(&self, watch: &mut ClusterWatch) -> Result<Vec<ClusterChange>, tenure::Error> {
-        tokio::select! {
-            changes = watch.poll() => changes,
-            () = self.wanted.notified() => watch.poll_now().await,
-        }
+    async fn look(
+        &self,
+        watch: &mut ClusterWatch,
+        sessions: &SessionsRead,
+    ) -> Result<Vec<ClusterChange>, tenure::Error> {
+        let polled = tokio::select! {
+            changes = watch.poll() => changes?,
+            () = self.wanted.notified() => watch.poll_now().await?,
+            (asked, read) = sessions.next() => return Ok(watch.take_in(&read, asked)),
+        };
+        self.polls.fetch_add(1, Ordering::Relaxed);
+        Ok(polled)
     }
 
     async fn begin(&self, operator: &Operator) -> ClusterWatch {
@@ -162,6 +206,10 @@ impl ClusterView {
     }
 
     fn update(&self, watch: &ClusterWatch, changes: &[ClusterChange], events: &Events, metrics: &Metrics) {
+        let shown = self.seen.read().unwrap_or_else(PoisonError::into_inner).at;
+        if shown == Some(watch.taken_at()) && changes.is_empty() {
+            return;
+        }
         let snapshot = Arc::new(watch.snapshot().clone());
         metrics.update(&snapshot, changes, watch.taken_at());
         self.change(|seen| *seen = Observation { snapshot, at: Some(watch.taken_at()), error: None });

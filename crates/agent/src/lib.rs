@@ -44,7 +44,7 @@ pub use error::Error;
 use events::Events;
 use http::{App, limits};
 use metrics::{Metrics, StoreMeter};
-use store::AgentStore;
+use store::{AgentStore, SessionsRead};
 use systemd::ServiceManager;
 use tenure_process::environment;
 
@@ -80,7 +80,8 @@ pub async fn run(sources: &Sources) -> Result<(), Error> {
 /// If the store cannot be used.
 pub async fn start(config: &Config) -> Result<Arc<App>, Error> {
     let meter = Arc::new(StoreMeter::default());
-    let store = AgentStore::new(tenure::store::open(&config.store)?, meter.clone());
+    let sessions = Arc::new(SessionsRead::default());
+    let store = AgentStore::new(tenure::store::open(&config.store)?, meter.clone(), sessions.clone());
     let metrics = Metrics::new(&config.metrics, &config.node.name, &config.namespace, &meter);
     let events = Arc::new(Events::new(config.http.events_kept));
     let mut builder = Node::builder_with_store(Arc::new(store))
@@ -101,7 +102,8 @@ pub async fn start(config: &Config) -> Result<Arc<App>, Error> {
     tokio::spawn(forward_events(app.clone(), told));
     let looking = app.clone();
     tokio::spawn(async move {
-        looking.cluster_view.run(&looking.operator, &looking.events, &looking.metrics).await
+        let App { cluster_view, operator, events, metrics, .. } = &*looking;
+        cluster_view.run(operator, &sessions, events, metrics).await
     });
     tokio::spawn(alerts::run(app.clone()));
     Ok(app)

@@ -3,9 +3,12 @@
 //! On the embedded store the kernel tells at once when a process has died. For an agent that proves nothing: the clients
 //! that campaign through it live on, and may rely on the last deadline that they were told. So the agent's sessions say
 //! that their liveness lock does not cover the work, and a dead agent is replaced after its lease.
+//!
+//! What the node reads of sessions is kept for the agent's view of the cluster, which then need not read beats itself.
 
+use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use async_trait::async_trait;
@@ -14,24 +17,68 @@ use tenure::store::{
     Store, StoreError, Takeover, Write,
 };
 
+use tokio::sync::Notify;
+
 use super::metrics::StoreMeter;
+
+/// Sessions that the node has read or written since they were last taken.
+#[derive(Debug, Default)]
+pub struct SessionsRead {
+    /// With the moment at which the oldest of them was asked for.
+    found: Mutex<Option<(Instant, BTreeMap<Key, Entry>)>>,
+    read: Notify,
+}
+
+impl SessionsRead {
+    fn keep(&self, asked: Instant, entries: impl IntoIterator<Item = Entry>) {
+        let sessions = entries.into_iter().filter(|entry| matches!(entry.key, Key::Session(..)));
+        let mut sessions = sessions.map(|entry| (entry.key.clone(), entry)).peekable();
+        // Without any there is nothing that the store is known to hold.
+        if sessions.peek().is_none() {
+            return;
+        }
+        let mut found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
+        let (_, kept) = found.get_or_insert_with(|| (asked, BTreeMap::new()));
+        kept.extend(sessions);
+        self.read.notify_one();
+    }
+
+    /// Waits until some were read. It loses none if it is dropped while it waits.
+    pub async fn next(&self) -> (Instant, Vec<Entry>) {
+        loop {
+            let found = self.found.lock().unwrap_or_else(PoisonError::into_inner).take();
+            if let Some((asked, found)) = found {
+                return (asked, found.into_values().collect());
+            }
+            self.read.notified().await;
+        }
+    }
+}
 
 /// See the [module](self).
 #[derive(Debug)]
 pub struct AgentStore {
     inner: SharedStore,
     meter: Arc<StoreMeter>,
+    sessions: Arc<SessionsRead>,
 }
 
 impl AgentStore {
     /// On top of another store.
     #[must_use]
-    pub fn new(inner: SharedStore, meter: Arc<StoreMeter>) -> Self {
-        Self { inner, meter }
+    pub fn new(inner: SharedStore, meter: Arc<StoreMeter>, sessions: Arc<SessionsRead>) -> Self {
+        Self { inner, meter, sessions }
     }
 
-    fn read_answered(&self, read: Result<Vec<Entry>, StoreError>) -> Result<Vec<Entry>, StoreError> {
+    fn read_answered(
+        &self,
+        asked: Instant,
+        read: Result<Vec<Entry>, StoreError>,
+    ) -> Result<Vec<Entry>, StoreError> {
         self.meter.outcome("read", read.as_ref().err());
+        if let Ok(entries) = &read {
+            self.sessions.keep(asked, entries.iter().cloned());
+        }
         read
     }
 
@@ -49,8 +96,18 @@ impl AgentStore {
         if writes.iter().any(|write| matches!(write.key, Key::Session(..)) && write.expect.is_some()) {
             self.meter.beat(began.elapsed(), written.is_ok() && failed.is_none());
         }
+        // A node does not read its own session.
+        let outcomes = written.iter().flatten();
+        let applied = writes.iter().zip(outcomes).filter(|(_, outcome)| matches!(outcome, Outcome::Applied));
+        self.sessions.keep(began, applied.filter_map(|(write, _)| entry(write)));
         written
     }
+}
+
+/// What a register holds after that write.
+fn entry(write: &Write) -> Option<Entry> {
+    let (version, value) = write.put.clone()?;
+    Some(Entry { key: write.key.clone(), version, value })
 }
 
 impl fmt::Display for AgentStore {
@@ -66,13 +123,17 @@ impl Layer for AgentStore {
     }
 
     async fn read(&self, namespace: &Name, query: &Query) -> Result<Vec<Entry>, StoreError> {
-        self.read_answered(self.inner.read(namespace, query).await)
+        let began = Instant::now();
+        self.read_answered(began, self.inner.read(namespace, query).await)
     }
 
     async fn exchange(&self, namespace: &Name, writes: &[Write], query: &Query) -> Exchanged {
         let began = Instant::now();
         let Exchanged { written, read } = self.inner.exchange(namespace, writes, query).await;
-        Exchanged { written: self.write_answered(writes, began, written), read: self.read_answered(read) }
+        Exchanged {
+            written: self.write_answered(writes, began, written),
+            read: self.read_answered(began, read),
+        }
     }
 
     async fn write(&self, namespace: &Name, writes: &[Write]) -> Result<Vec<Outcome>, StoreError> {

@@ -189,7 +189,7 @@ pub struct TimingArgs {
     /// With on-disconnect: how long a connection may be down before the roles are free [default: ttl/2]
     #[arg(long, value_parser = duration, value_name = "TIME", env = "TENURE_GRACE")]
     pub grace: Option<Duration>,
-    /// How often the node renews its session [default: ttl/5; on disconnect grace/10]
+    /// How often a leader renews its session [default: ttl/4; on disconnect grace/10]
     #[arg(long, value_parser = duration, value_name = "TIME")]
     pub beat: Option<Duration>,
     /// Timeout of a store operation [default: ttl/5; on disconnect grace/6]
@@ -776,7 +776,7 @@ fn at_least_one(text: &str) -> Result<std::num::NonZeroUsize, String> {
 }
 
 /// `5s`, `500ms`, `1m 30s`; a number without a unit is refused.
-fn duration(text: &str) -> Result<Duration, String> {
+pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     humantime::parse_duration(text).map_err(|error| format!("{error}; use a time such as 500ms, 5s or 1m"))
 }
 

@@ -23,6 +23,10 @@ use tenure_process::{
     Signals, lease_deadline, supervise, terminal,
 };
 
+/// A node that gave its role up leaves the store to its successor for so long, before it closes its session: on a server that
+/// does one thing at a time that write would come between the successor and its claim.
+const AFTER_HAND_OVER: Duration = Duration::from_millis(20);
+
 /// Runs the verb.
 ///
 /// # Errors
@@ -41,6 +45,7 @@ pub async fn main(common: Common, args: RunArgs) -> Result<Exit, Exit> {
     let guard_lock = open_guard_lock(&args, &name)?;
     let store = tenure::store::open(&common.store_url())?;
     let guard = launch(&timing).await.map_err(|error| Exit::Failed(error.to_string()))?;
+    guard.prepare();
     let mut node = Node::builder_with_store(store).namespace(common.namespace().as_str()).name(name);
     for (key, value) in &args.label {
         node = node.label(key, value);
@@ -52,7 +57,9 @@ pub async fn main(common: Common, args: RunArgs) -> Result<Exit, Exit> {
     let node = node.timing(settings).drain(args.drain).start_without_waiting()?;
     reach_store(&node, &args, &mut signals, give_up).await?;
     let candidate = stand(&node, &args, guard_lock).await?;
-    let mut runner = Runner { args, timing, node, candidate, guard, signals, give_up };
+    let (prepare_at, close_from) = (None, Instant::now());
+    let mut runner =
+        Runner { args, timing, node, candidate, guard, signals, give_up, prepare_at, close_from };
     let exit = runner.campaign().await;
     runner.finish().await;
     Ok(exit)
@@ -131,6 +138,10 @@ struct Runner {
     signals: Signals,
     /// Until when the first election must have come.
     give_up: Option<Instant>,
+    /// When the watchdog prepares for the next election, if it has not.
+    prepare_at: Option<Instant>,
+    /// The session is not closed before.
+    close_from: Instant,
 }
 
 impl Runner {
@@ -142,7 +153,11 @@ impl Runner {
                 Err(exit) => return exit,
             };
             self.give_up = None;
-            let exit = match self.lead(tenure).await {
+            let led = self.lead(tenure).await;
+            self.close_from = Instant::now() + AFTER_HAND_OVER;
+            // Not now: the next leader, if it is on this host, is starting its command.
+            self.prepare_at = Some(Instant::now() + self.timing.beat);
+            let exit = match led {
                 Ok(Outcome::Stopped(ended)) => return code_of(&ended),
                 Ok(Outcome::Lost(why)) if self.args.once => return Exit::Lost(why),
                 Ok(Outcome::Lost(why)) => {
@@ -177,6 +192,10 @@ impl Runner {
                 error = self.node.store_refused() => return Err(error.into()),
                 () = until(self.give_up) => return Err(self.not_elected()),
                 () = self.guard.lost() => self.replace_watchdog().await?,
+                () = until(self.prepare_at) => {
+                    self.prepare_at = None;
+                    self.guard.prepare();
+                }
             }
         }
     }
@@ -188,6 +207,7 @@ impl Runner {
                 Ok(guard) => {
                     tracing::warn!(role = %self.args.role, "watchdog lost and replaced");
                     self.guard = guard;
+                    self.prepare_at = Some(Instant::now());
                     return Ok(());
                 }
                 Err(error) => {
@@ -226,25 +246,25 @@ impl Runner {
     }
 
     /// Starts the command under the lease. A standby's watchdog has nothing to do, so that one that is frozen is missed only
-    /// here: it is replaced.
+    /// here: it is replaced, once nothing is left of what it may have started.
     async fn start(&mut self, tenure: &Tenure) -> Result<Child, GuardError> {
-        if self.hand_lock_over(tenure).await.is_err() {
-            self.guard = launch(&self.timing).await?;
-            self.hand_lock_over(tenure).await?;
+        match self.start_under_guard(tenure).await {
+            Err(GuardError::Lost) => {
+                self.guard = launch(&self.timing).await?;
+                self.start_under_guard(tenure).await
+            }
+            started => started,
         }
+    }
+
+    async fn start_under_guard(&mut self, tenure: &Tenure) -> Result<Child, GuardError> {
+        let locks = self.node.store().liveness();
+        let lock = locks.and_then(|locks| locks.lock_descriptor(self.node.namespace(), tenure.session()));
+        let command = self.command(tenure);
         if !tenure.check() {
             return Err(GuardError::TooLate);
         }
-        let command = self.command(tenure);
-        self.guard.start(command, lease_deadline(tenure)).await
-    }
-
-    async fn hand_lock_over(&self, tenure: &Tenure) -> Result<(), GuardError> {
-        let locks = self.node.store().liveness();
-        match locks.and_then(|locks| locks.lock_descriptor(self.node.namespace(), tenure.session())) {
-            Some(lock) => self.guard.adopt_lock(lock).await,
-            None => Ok(()),
-        }
+        self.guard.start_under(lock, command, lease_deadline(tenure)).await
     }
 
     /// Every descendant is reaped: the role may be given up.
@@ -290,6 +310,7 @@ impl Runner {
     /// Gives everything up; a signal cuts it short.
     async fn finish(mut self) {
         let stop = async {
+            sleep_until(self.close_from).await;
             self.node.stop().await;
             self.guard.close().await;
         };

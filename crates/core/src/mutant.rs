@@ -111,6 +111,8 @@ pub enum Mutant {
     TransferUndone,
     /// A leader that was asked to step down claims the role again at once.
     StepDownForgotten,
+    /// A standby that follows the beats of a session counts from when the last one may have been sent.
+    ExpelFromExpected,
     /// Timers stand still while the machine is suspended. (The simulator bends the timers.)
     TimersSleep,
 }
@@ -118,7 +120,7 @@ pub enum Mutant {
 #[cfg(feature = "mutants")]
 impl Mutant {
     /// Every mutant.
-    pub const ALL: [Self; 51] = [
+    pub const ALL: [Self; 52] = [
         Self::FollowersRenew,
         Self::UnconditionalRenew,
         Self::UnconditionalRelease,
@@ -169,6 +171,7 @@ impl Mutant {
         Self::WeakeningIgnored,
         Self::TransferUndone,
         Self::StepDownForgotten,
+        Self::ExpelFromExpected,
         Self::TimersSleep,
     ];
 }

@@ -4,6 +4,7 @@
 //! [bounds], is [`Record::Foreign`], which no node ever overwrites.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize, Serializer};
@@ -115,6 +116,15 @@ pub struct Session {
     /// How long a version of this record counts.
     #[serde(serialize_with = "millis", deserialize_with = "bounds::lease")]
     pub ttl: Duration,
+    /// How long after this beat its owner means to send the next one; zero if it does not say. Only the moment at which others
+    /// read follows from it.
+    #[serde(
+        default,
+        skip_serializing_if = "Duration::is_zero",
+        serialize_with = "millis",
+        deserialize_with = "bounds::span"
+    )]
+    pub every: Duration,
     /// What a dropped connection means.
     pub takeover: Takeover,
     /// How long a dropped connection is forgiven, if it means anything.
@@ -170,11 +180,15 @@ pub struct Node {
     /// Where to reach it.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "bounds::some_text")]
     pub address: Option<String>,
-    /// The roles that it campaigns for, with its priority for each.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub candidacies: BTreeMap<Name, i32>,
+    /// The roles that it campaigns for, with its priority for each. There may be thousands, and copies share them.
+    #[serde(default, skip_serializing_if = "is_empty")]
+    pub candidacies: Arc<BTreeMap<Name, i32>>,
     /// When the process joined, by its own wall clock.
     pub since: Timestamp,
+}
+
+fn is_empty(candidacies: &Arc<BTreeMap<Name, i32>>) -> bool {
+    candidacies.is_empty()
 }
 
 /// Who leads a role. Written only by claim and resign; never deleted, so that the token never goes back.

@@ -24,7 +24,7 @@ pub enum Takeover {
 pub struct TimingSettings {
     /// How long a leader that falls silent keeps its roles. 5 s by default.
     pub ttl: Option<Duration>,
-    /// How often the node renews its session and polls the store. A fifth of the ttl (of the grace: a tenth, on disconnect).
+    /// How often a leader renews its session and polls the store. A quarter of the ttl (of the grace: a tenth, on disconnect).
     pub beat: Option<Duration>,
     /// How long the store may take to answer. A fifth of the ttl (of the grace: a sixth, on disconnect).
     pub op_timeout: Option<Duration>,
@@ -45,7 +45,7 @@ pub struct TimingSettings {
 pub struct Timing {
     /// How long a version of the session counts, as written in the record.
     pub ttl: Duration,
-    /// How often the node renews its session and polls the store.
+    /// How often a leader renews its session and polls the store.
     pub beat: Duration,
     /// How long the store may take to answer.
     pub op_timeout: Duration,
@@ -122,7 +122,7 @@ impl Timing {
         let grace = whole("grace", settings.grace.unwrap_or(floor_millis(ttl / 2)))?;
         // On disconnect all of it has to fit into the grace.
         let (beat, op_timeout, stopping) = match settings.takeover {
-            Takeover::Strict => (ttl / 5, ttl / 5, ttl),
+            Takeover::Strict => (ttl / 4, ttl / 5, ttl),
             Takeover::OnDisconnect => (grace / 10, grace / 6, ttl.min(2 * grace)),
         };
         let timing = Self {
@@ -192,6 +192,21 @@ impl Timing {
         lease - self.rate_error(lease)
     }
 
+    /// How often a standby reads that watches a leader, unless it knows when the leader beats: a little more often than a leader
+    /// beats.
+    #[must_use]
+    pub fn watch(&self) -> Duration {
+        self.beat * 4 / 5
+    }
+
+    /// How often a standby renews its session and reads when another standby watches the leader: at half of its lease, or as
+    /// often as leaves room for a failure before its session would end.
+    #[must_use]
+    pub fn rest(&self) -> Duration {
+        let room = self.validity().saturating_sub(self.stop_grace).saturating_sub(self.op_timeout);
+        (self.ttl / 2).min(room).max(self.beat)
+    }
+
     /// How long this node must have had one version of a session of that ttl before it may expel it.
     #[must_use]
     pub fn expulsion_wait(&self, ttl: Duration) -> Duration {
@@ -213,8 +228,11 @@ impl Timing {
     /// What follows from these times.
     #[must_use]
     pub fn bounds(&self) -> Bounds {
+        let a_minute = |every: Duration| (60.0 / every.as_secs_f64()).ceil() as u64;
+        let silent = self.expulsion_wait(self.ttl) + Duration::from_millis(100);
         Bounds {
-            crash: self.expulsion_wait(self.ttl) + self.beat + Duration::from_millis(100),
+            crash: silent + self.watch(),
+            crash_of_two: silent + self.rest(),
             disconnect: match self.takeover {
                 Takeover::Strict => None,
                 Takeover::OnDisconnect => Some(self.expulsion_wait(self.grace) + Duration::from_millis(100)),
@@ -222,7 +240,8 @@ impl Timing {
             in_doubt: self.beat + self.op_timeout,
             cancel: self.validity() - self.stop_grace,
             deadline: self.validity(),
-            operations_per_minute: (60.0 / self.beat.as_secs_f64()).ceil() as u64,
+            operations_per_minute: a_minute(self.beat),
+            standby_operations_per_minute: a_minute(self.rest()),
         }
     }
 }
@@ -250,6 +269,8 @@ impl Default for Timing {
 pub struct Bounds {
     /// A crashed leader is replaced within this.
     pub crash: Duration,
+    /// The same if the standby that watches it dies with it, or just before.
+    pub crash_of_two: Duration,
     /// The same when its connection was seen to drop, if that counts.
     pub disconnect: Option<Duration>,
     /// A leader cut off from the store knows that it is in doubt after this.
@@ -258,13 +279,16 @@ pub struct Bounds {
     pub cancel: Duration,
     /// Its tenure is over after this.
     pub deadline: Duration,
-    /// Store operations per node and minute, whatever the number of roles.
+    /// Store operations a minute of a leader, and of the standby that watches it, whatever the number of roles.
     pub operations_per_minute: u64,
+    /// Store operations a minute of every other standby.
+    pub standby_operations_per_minute: u64,
 }
 
 impl fmt::Display for Bounds {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "a crashed leader is replaced within   {:?}", self.crash)?;
+        writeln!(f, "  if the standby that watches it dies {:?}", self.crash_of_two)?;
         if let Some(disconnect) = self.disconnect {
             writeln!(f, "a disconnected leader within          {disconnect:?}")?;
         }
@@ -272,7 +296,9 @@ impl fmt::Display for Bounds {
         writeln!(f, "  knows it after at most              {:?}", self.in_doubt)?;
         writeln!(f, "  tells its work to stop after        {:?}", self.cancel)?;
         writeln!(f, "  leads no more after                 {:?}", self.deadline)?;
-        write!(f, "store operations per node and minute  {}", self.operations_per_minute)
+        writeln!(f, "store operations a minute")?;
+        writeln!(f, "  of a leader, of its first standby   {}", self.operations_per_minute)?;
+        write!(f, "  of every other standby              {}", self.standby_operations_per_minute)
     }
 }
 
@@ -287,11 +313,17 @@ mod tests {
     #[test]
     fn the_defaults_are_the_documented_ones() {
         let timing = Timing::default();
-        assert_eq!((timing.ttl, timing.beat, timing.op_timeout), (ms(5000), ms(1000), ms(1000)));
+        assert_eq!((timing.ttl, timing.beat, timing.op_timeout), (ms(5000), ms(1250), ms(1000)));
         assert_eq!((timing.stop_grace, timing.kill_slack), (ms(1000), ms(100)));
         assert_eq!(timing.bounds().cancel, ms(3950));
         assert_eq!(timing.bounds().deadline, ms(4950));
-        assert_eq!(timing.bounds().operations_per_minute, 60);
+        assert_eq!((timing.watch(), timing.rest()), (ms(1000), ms(2500)));
+        assert_eq!(timing.bounds().operations_per_minute, 48);
+        assert_eq!(timing.bounds().standby_operations_per_minute, 24);
+        assert_eq!(
+            (timing.bounds().crash.as_millis(), timing.bounds().crash_of_two.as_millis()),
+            (6150, 7650)
+        );
     }
 
     #[test]

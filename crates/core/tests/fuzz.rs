@@ -119,6 +119,7 @@ impl Feeder {
                 node_writes: a,
                 holds_back: a % 2 == 1,
                 ttl: span(a),
+                every: span(b) / 4,
                 takeover: if b.is_multiple_of(2) { Takeover::Strict } else { Takeover::OnDisconnect },
                 grace: span(b),
                 liveness_lock: None,

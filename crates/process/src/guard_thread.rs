@@ -33,6 +33,7 @@ pub(crate) type ReplySender<T> = oneshot::Sender<Result<T, GuardError>>;
 #[derive(Debug)]
 pub(crate) enum Request {
     SetLock(Option<OwnedFd>, ReplySender<()>),
+    Prepare,
     Start {
         command: Box<Command>,
         deadline: u64,
@@ -329,6 +330,7 @@ impl GuardThread {
                     None => self.link.send(&ToWatchdog::Unlock, None),
                 }
             }
+            Request::Prepare => self.link.send(&ToWatchdog::Prepare, None),
             start @ Request::Start { .. } if self.job.as_ref().is_some_and(|job| job.ended.is_closed()) => {
                 self.queued = Some(start);
                 self.kill_abandoned()
@@ -362,6 +364,9 @@ impl GuardThread {
         let Command { program, args, env, cwd } = command;
         let terminal_owner = terminal::owned().map(Pid::as_raw_pid);
         let start = Start { job: id, program, args, env, cwd, deadline, terminal_owner };
+        self.pings += 1;
+        self.expect_answer();
+        self.link.send(&ToWatchdog::Ping { ping: self.pings }, None)?;
         self.link.send(&ToWatchdog::Start(Box::new(start)), None)
     }
 

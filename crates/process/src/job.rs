@@ -11,6 +11,7 @@ use rustix::process::{
 };
 
 use crate::clock::{after, before};
+use crate::gate::{Gate, Passage, Refusal};
 use crate::spawn::spawn;
 use crate::terminal;
 use crate::tree::{self, SignalExceptions};
@@ -54,27 +55,96 @@ pub(crate) struct Job {
     exit: Option<Exit>,
     leftovers: bool,
     terminal_owner: Option<Pid>,
+    /// The gate that the child passed, until it is known whether it could execute the command.
+    gate: Option<(Gate, Box<Start>)>,
+    /// Why no command was executed.
+    not_executed: Option<NotExecuted>,
+}
+
+/// What passed the gate and did not become the command.
+#[derive(Debug)]
+enum NotExecuted {
+    Refused(Refusal),
+    /// It was killed: the command is still to be started.
+    Vanished(Box<Start>),
+}
+
+/// The end of a job.
+pub(crate) enum JobEnd {
+    /// The elector is told so.
+    Report(FromWatchdog),
+    /// Nothing was executed, nor ended for a reason of its own: the command is still to be started.
+    StartAgain(Box<Start>),
 }
 
 impl Job {
     /// Starts the command.
     pub(crate) fn start(start: &Start, stdin: &OwnedFd, nice: i32) -> io::Result<Self> {
         let leader = spawn(start, stdin, nice)?;
-        let terminal_owner = start.terminal_owner.and_then(Pid::from_raw);
-        if let Some(owner) = terminal_owner {
-            terminal::give(stdin, owner, leader);
-        }
-        Ok(Self {
+        let job = Self::new(start, leader, pidfd_open(leader, PidfdFlags::empty()).ok());
+        job.give_terminal(stdin);
+        Ok(job)
+    }
+
+    /// The command is to be what waits at the gate; nothing runs before [`Job::open_gate`].
+    pub(crate) fn behind(mut gate: Gate, start: Box<Start>) -> Self {
+        let (leader, handle) = (gate.process, gate.handle.take());
+        let mut job = Self::new(&start, leader, handle);
+        job.gate = Some((gate, start));
+        job
+    }
+
+    fn new(start: &Start, leader: Pid, handle: Option<OwnedFd>) -> Self {
+        Self {
             id: start.job,
             leader,
-            handle: pidfd_open(leader, PidfdFlags::empty()).ok(),
+            handle,
             deadline: start.deadline,
             expired: false,
             phase: Phase::Running,
             exit: None,
             leftovers: false,
-            terminal_owner,
-        })
+            terminal_owner: start.terminal_owner.and_then(Pid::from_raw),
+            gate: None,
+            not_executed: None,
+        }
+    }
+
+    /// Opens the gate, and makes the command the owner of the terminal. The deadline of this job is armed.
+    ///
+    /// # Errors
+    /// If what waits there is gone or stuck: [`Job::discard`] is next.
+    pub(crate) fn open_gate(&self, margins: Margins, stdin: &OwnedFd) -> io::Result<()> {
+        if let Some((gate, start)) = &self.gate {
+            gate.open(start, before(start.deadline, margins.stop_grace), stdin)?;
+            self.give_terminal(stdin);
+        }
+        Ok(())
+    }
+
+    /// What was to pass the gate has executed nothing: what is to be started instead, once it is reaped.
+    pub(crate) fn discard(self) -> Option<Box<Start>> {
+        let (gate, start) = self.gate?;
+        gate.discard();
+        Some(start)
+    }
+
+    fn give_terminal(&self, stdin: &OwnedFd) {
+        if let Some(owner) = self.terminal_owner {
+            terminal::give(stdin, owner, self.leader);
+        }
+    }
+
+    /// True once, when it is known that the child passed the gate and executes the command.
+    pub(crate) fn passed_gate(&mut self) -> bool {
+        let Some(passage) = self.gate.as_mut().and_then(|(gate, _)| gate.passage()) else { return false };
+        let start = self.gate.take().map(|(_, start)| start);
+        self.not_executed = match passage {
+            Passage::Executed => return true,
+            Passage::Refused(refusal) => Some(NotExecuted::Refused(refusal)),
+            Passage::Vanished => start.map(NotExecuted::Vanished),
+        };
+        false
     }
 
     /// A later deadline counts only while the old one was not yet near.
@@ -139,10 +209,10 @@ impl Job {
         self.phase = Phase::Killing;
     }
 
-    /// Does what is due at `now`; the report when nothing is left of the child.
-    pub(crate) fn advance(&mut self, now: u64, margins: Margins, terminal: &OwnedFd) -> Option<FromWatchdog> {
+    /// Does what is due at `now`; true when nothing is left of the child.
+    pub(crate) fn advance(&mut self, now: u64, margins: Margins, terminal: &OwnedFd) -> bool {
         if self.reap(terminal) {
-            return Some(self.report());
+            return true;
         }
         if self.exit.is_some() && !self.leftovers {
             self.leftovers = true;
@@ -159,7 +229,7 @@ impl Job {
             self.kill();
             tree::signal_all(Signal::KILL, &SignalExceptions::default());
         }
-        None
+        false
     }
 
     /// Tells what the child left behind to end too; the members of its group may have been told already, and
@@ -194,13 +264,18 @@ impl Job {
         }
     }
 
-    fn report(&self) -> FromWatchdog {
-        FromWatchdog::Reaped {
-            job: self.id,
-            exit: self.exit.unwrap_or(Exit::Signal(Signal::KILL.as_raw())),
-            leftovers: self.leftovers,
-            killed: self.phase == Phase::Killing,
-            expired: self.expired,
+    /// What follows when nothing is left of the child.
+    pub(crate) fn end(self) -> JobEnd {
+        match self.not_executed {
+            Some(NotExecuted::Refused(refusal)) => JobEnd::Report(refusal.report(self.id)),
+            Some(NotExecuted::Vanished(start)) if self.phase == Phase::Running => JobEnd::StartAgain(start),
+            _ => JobEnd::Report(FromWatchdog::Reaped {
+                job: self.id,
+                exit: self.exit.unwrap_or(Exit::Signal(Signal::KILL.as_raw())),
+                leftovers: self.leftovers,
+                killed: self.phase == Phase::Killing,
+                expired: self.expired,
+            }),
         }
     }
 
@@ -220,6 +295,11 @@ impl Job {
             _ if self.handle().is_none() => Some(Duration::from_millis(5)),
             _ => None,
         }
+    }
+
+    /// Readable when it is known what came of the gate.
+    pub(crate) fn gate(&self) -> Option<BorrowedFd<'_>> {
+        self.gate.as_ref().map(|(gate, _)| gate.as_fd())
     }
 
     /// Readable when the child has ended; nothing to wait for once that is known.

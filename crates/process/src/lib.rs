@@ -11,11 +11,14 @@
 //!                                      └ kills W and the tree itself if W dies or freezes
 //! ```
 //!
+//! On standby, W keeps one process more, which waits at a gate and becomes the next C when W opens it.
+//!
 //! Each of P and W covers the other: W has its own timer and sees P's end of the socket close; P sees W die
 //! or fall silent. Which failure is covered by whom is a table in `docs/adr/0005-watchdog.md`.
 
 pub mod clock;
 pub mod environment;
+mod gate;
 mod guard;
 mod guard_thread;
 mod job;

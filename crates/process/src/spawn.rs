@@ -27,14 +27,25 @@ pub struct Command {
 
 /// Starts the command in a group of its own, bound to the life of this process, with priority `nice`.
 pub(crate) fn spawn(start: &Start, stdin: &OwnedFd, nice: i32) -> io::Result<Pid> {
+    spawn_bound(&mut command_of(start, stdin.try_clone()?), nice)
+}
+
+/// The command, with its standard input, as the process that is to execute it sees it.
+pub(crate) fn command_of(start: &Start, stdin: OwnedFd) -> StdCommand {
     let mut command = StdCommand::new(&start.program);
     command.args(&start.args).envs(start.env.iter().map(|(name, value)| (name, value)));
-    command.stdin(Stdio::from(stdin.try_clone()?)).process_group(0);
+    command.stdin(Stdio::from(stdin));
     if let Some(cwd) = &start.cwd {
         command.current_dir(cwd);
     }
+    command
+}
+
+/// Starts a program in a group of its own, bound to the life of this process, with priority `nice`. The kernel keeps the
+/// bond when the program executes another one.
+pub(crate) fn spawn_bound(command: &mut StdCommand, nice: i32) -> io::Result<Pid> {
     let watchdog = getpid();
-    before_exec(&mut command, move || {
+    before_exec(command.process_group(0), move || {
         set_parent_process_death_signal(Some(Signal::KILL))?;
         if getppid() != Some(watchdog) {
             return Err(io::ErrorKind::BrokenPipe.into());

@@ -11,8 +11,12 @@ use crate::tree::Place;
 
 /// This process's group, if it owns the terminal on its standard input and can therefore give it away.
 pub(crate) fn owned() -> Option<Pid> {
+    // A command that is started by a service manager does not wait for the rest.
+    if !isatty(stdin()) {
+        return None;
+    }
     let group = Pid::from_raw(Place::of(getpid().as_raw_pid())?.group)?;
-    (isatty(stdin()) && tcgetpgrp(stdin()) == Ok(group)).then_some(group)
+    (tcgetpgrp(stdin()) == Ok(group)).then_some(group)
 }
 
 /// Gives the terminal from its owner to a child's group.

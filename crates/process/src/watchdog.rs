@@ -24,7 +24,8 @@ use rustix::time::{
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::clock::{after, before, lease_now};
-use crate::job::{Job, Margins};
+use crate::gate::{self, Gate, Refusal};
+use crate::job::{Job, JobEnd, Margins};
 use crate::signals;
 use crate::wire::{FrameSocket, FromWatchdog, Start, ToWatchdog, timespec};
 
@@ -34,15 +35,19 @@ pub(crate) const NAME: &str = "lease-watchdog";
 /// Exit code of a watchdog that could not do its work.
 const FAULT: i32 = 70;
 
-/// True if this process was started to be a watchdog; then nothing but [`main`] may run in it.
+/// True if this process was started to be a watchdog, or to wait at its gate; then nothing but [`main`] may run in it.
 #[must_use]
 pub fn is_watchdog() -> bool {
     let mut args = std::env::args_os();
-    args.next().as_deref() == Some(OsStr::new(NAME)) && args.next().is_none()
+    let name = args.next();
+    [NAME, gate::NAME].iter().any(|ours| name.as_deref() == Some(OsStr::new(ours))) && args.next().is_none()
 }
 
 /// The whole life of the watchdog. The socket to the elector is on standard input.
 pub fn main() -> ! {
+    if gate::is_gated() {
+        gate::main()
+    }
     let code = match set_up().and_then(Watchdog::run) {
         Ok(()) => 0,
         Err(error) => {
@@ -66,6 +71,8 @@ struct Watchdog {
     /// Those of earlier sessions, until the child that ran under them is gone.
     retired: Vec<OwnedFd>,
     job: Option<Job>,
+    /// What the next command will be. There is none while a command runs: no child must mean that nothing is left of it.
+    gate: Option<Gate>,
     /// Readable when a child ended, was stopped or went on: no other descriptor tells of a stop.
     children: UnixStream,
     _signals: tokio::runtime::Runtime,
@@ -92,6 +99,7 @@ fn set_up() -> io::Result<Watchdog> {
         lock: None,
         retired: Vec::new(),
         job: None,
+        gate: None,
         children: hear_of_children()?,
         _signals: survive_signals()?,
     })
@@ -160,7 +168,9 @@ impl Watchdog {
                 self.set_lock(Some(lock));
             }
             ToWatchdog::Unlock => self.set_lock(None),
-            ToWatchdog::Start(start) => self.start(&start),
+            ToWatchdog::Prepare => self.prepare(),
+            ToWatchdog::Ping { ping } => self.report(&FromWatchdog::Pong { ping }),
+            ToWatchdog::Start(start) => self.start(start),
             ToWatchdog::Renew { job, deadline, ping } => {
                 self.with_job(job, |job| job.renew(deadline));
                 self.report(&FromWatchdog::Pong { ping });
@@ -198,41 +208,72 @@ impl Watchdog {
         self.report(&FromWatchdog::LockSet);
     }
 
-    fn start(&mut self, start: &Start) {
-        if lease_now() >= before(start.deadline, self.margins.stop_grace) {
-            return self.report(&FromWatchdog::TooLate { job: start.job });
+    /// One that cannot be started is not missed: the next command is started as if there had been none.
+    fn prepare(&mut self) {
+        if self.job.is_none() && self.gate.is_none() {
+            self.gate = Gate::prepare(self.nice).ok();
         }
-        let refusal = if self.job.is_some() {
-            io::Error::other("a command is running already; wait until it is gone")
+    }
+
+    /// What waits at the gate becomes the command; if nothing does, a process is started.
+    fn start(&mut self, start: Box<Start>) {
+        let job = start.job;
+        if lease_now() >= before(start.deadline, self.margins.stop_grace) {
+            return self.report(&FromWatchdog::TooLate { job });
+        }
+        let started = if self.job.is_some() {
+            Err(io::Error::other("a command is running already; wait until it is gone"))
         } else {
-            match Job::start(start, &self.stdin, self.nice) {
-                Ok(job) => {
-                    self.report(&FromWatchdog::Started { job: start.job, pid: job.pid() });
-                    self.job = Some(job);
-                    return;
-                }
-                Err(error) => error,
+            match self.open_gate(start) {
+                None => return,
+                Some(start) => Job::start(&start, &self.stdin, self.nice),
             }
         };
-        let (errno, message) = (refusal.raw_os_error(), refusal.to_string());
-        self.report(&FromWatchdog::StartFailed { job: start.job, errno, message });
+        match started {
+            Ok(running) => {
+                self.report(&FromWatchdog::Started { job, pid: running.pid() });
+                self.job = Some(running);
+            }
+            Err(error) => self.report(&Refusal::from(error).report(job)),
+        }
+    }
+
+    /// Lets what waits at the gate be the command, under a deadline that is armed first. What is to be started is given
+    /// back if nothing waits there that could execute it.
+    fn open_gate(&mut self, start: Box<Start>) -> Option<Box<Start>> {
+        let Some(gate) = self.gate.take() else { return Some(start) };
+        let job = self.job.insert(Job::behind(gate, start));
+        let armed = set_timer(&self.timer, job.due(self.margins));
+        match armed.and_then(|()| job.open_gate(self.margins, &self.stdin)) {
+            Ok(()) => None,
+            Err(_) => self.job.take().and_then(Job::discard),
+        }
     }
 
     /// Lets the child's life go on or end, as the time says.
     fn advance(&mut self) {
+        self.gate.take_if(|gate| gate.is_gone());
         let Some(job) = &mut self.job else { return };
         if let Some(signal) = job.stopped(&self.stdin) {
             let stopped = FromWatchdog::Stopped { job: job.id(), signal };
             let _ = self.link.send(&stopped, None);
         }
-        let Some(report) = job.advance(lease_now(), self.margins, &self.stdin) else { return };
-        self.job = None;
+        let gone = job.advance(lease_now(), self.margins, &self.stdin);
+        // After the look whether it is gone: what is gone has said all that it had to say.
+        if job.passed_gate() {
+            let _ = self.link.send(&FromWatchdog::Started { job: job.id(), pid: job.pid() }, None);
+        }
+        let Some(job) = self.job.take_if(|_| gone) else { return };
         self.retired.clear();
-        self.report(&report);
+        match job.end() {
+            JobEnd::Report(report) => self.report(&report),
+            JobEnd::StartAgain(start) => self.start(start),
+        }
     }
 
     /// The elector is gone, or cannot be understood: everything dies now, and the lock falls when it has.
     fn finish(&mut self) {
+        self.gate.take().into_iter().for_each(Gate::discard);
         if let Some(job) = &mut self.job {
             job.kill();
         }
@@ -247,31 +288,16 @@ impl Watchdog {
 
     /// Waits until the elector speaks, the child ends, or time asks for something.
     fn sleep(&self) -> io::Result<()> {
-        self.set_timer()?;
-        let handle = self.job.as_ref().and_then(Job::handle);
+        set_timer(&self.timer, self.job.as_ref().map_or(u64::MAX, |job| job.due(self.margins)))?;
+        let of_job = self.job.as_ref().map(|job| [job.handle(), job.gate()]);
         let always = [self.link.as_fd(), self.timer.as_fd(), self.children.as_fd()];
-        let mut fds: Vec<_> = always.into_iter().chain(handle).map(watch).collect();
+        let mut fds: Vec<_> =
+            always.into_iter().chain(of_job.into_iter().flatten().flatten()).map(watch).collect();
         let tick = self.job.as_ref().and_then(Job::tick).map(timespec);
         match poll(&mut fds, tick.as_ref()) {
             Ok(_) | Err(Errno::INTR) => Ok(()),
             Err(error) => Err(error.into()),
         }
-    }
-
-    /// Arms the timer, on a clock that counts suspends. Its rate may differ from the lease clock's while the
-    /// system slews it, so that it wakes after nine tenths of the time, and the rest is looked at again.
-    fn set_timer(&self) -> io::Result<()> {
-        let due = self.job.as_ref().map_or(u64::MAX, |job| job.due(self.margins));
-        let left = Duration::from_nanos(due.saturating_sub(lease_now()).max(1));
-        let wake = if left < Duration::from_millis(1) { left } else { left * 9 / 10 };
-        let never = timespec(Duration::ZERO);
-        let it_value = if due == u64::MAX { never } else { timespec(wake) };
-        timerfd_settime(
-            &self.timer,
-            TimerfdTimerFlags::empty(),
-            &Itimerspec { it_interval: never, it_value },
-        )?;
-        Ok(())
     }
 
     /// Tells the elector. One that does not listen is frozen or gone, and neither may hold the watchdog up.
@@ -282,4 +308,15 @@ impl Watchdog {
 
 fn watch(fd: BorrowedFd<'_>) -> PollFd<'_> {
     PollFd::from_borrowed_fd(fd, PollFlags::IN)
+}
+
+/// Arms the timer, on a clock that counts suspends. Its rate may differ from the lease clock's while the
+/// system slews it, so that it wakes after nine tenths of the time, and the rest is looked at again.
+fn set_timer(timer: &OwnedFd, due: u64) -> io::Result<()> {
+    let left = Duration::from_nanos(due.saturating_sub(lease_now()).max(1));
+    let wake = if left < Duration::from_millis(1) { left } else { left * 9 / 10 };
+    let never = timespec(Duration::ZERO);
+    let it_value = if due == u64::MAX { never } else { timespec(wake) };
+    timerfd_settime(timer, TimerfdTimerFlags::empty(), &Itimerspec { it_interval: never, it_value })?;
+    Ok(())
 }

@@ -29,6 +29,10 @@ pub(crate) enum ToWatchdog {
     Lock,
     /// Lets go of the lock file.
     Unlock,
+    /// Start a process that waits for the next command, unless there is one or a command runs.
+    Prepare,
+    /// Answer this. It goes ahead of a start, which may take a while.
+    Ping { ping: u64 },
     /// Start a command.
     Start(Box<Start>),
     /// The lease now lasts until `deadline`; answer `ping`.
@@ -73,7 +77,7 @@ pub(crate) enum FromWatchdog {
     StartFailed { job: u64, errno: Option<i32>, message: String },
     /// The child and everything it started are gone.
     Reaped { job: u64, exit: Exit, leftovers: bool, killed: bool, expired: bool },
-    /// The answer to a renewal.
+    /// The answer to a renewal or a ping.
     Pong { ping: u64 },
 }
 

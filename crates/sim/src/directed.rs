@@ -18,7 +18,8 @@ pub(crate) fn aim(settings: &mut SimSettings, mutant: Mutant, base: Instant) {
     settings.roles.truncate(3);
     settings.span = settings.span.min(60 * settings.network.stale.max(SECOND));
     match mutant {
-        Mutant::QuarantineSkipped | Mutant::NoTokenFloor => forgetting(settings),
+        Mutant::NoTokenFloor => forgetting(settings),
+        Mutant::QuarantineSkipped => forgetting_unseen(settings),
         Mutant::CloneUnnoticed => {
             settings.class = Class::C;
             let faults = [(Fault::Clone, 6), (Fault::LostWrite, 1), (Fault::Crash, 2)];
@@ -83,6 +84,13 @@ pub(crate) fn aim(settings: &mut SimSettings, mutant: Mutant, base: Instant) {
     }
 }
 
+/// The standby that watches a leader reads just after its beats: a leader that reaches the store notices a loss first.
+fn forgetting_unseen(settings: &mut SimSettings) {
+    forgetting(settings);
+    add(settings, &[(Fault::Partition, 5), (Fault::Pause, 3)]);
+    settings.target_leaders = true;
+}
+
 /// Requests and replies are lost, and outcomes are unknown.
 fn unanswered(settings: &mut SimSettings) {
     let lost = [(MessageFault::RequestLost, 100_000), (MessageFault::ReplyLost, 200_000)];
@@ -115,7 +123,10 @@ fn aim_precisely(settings: &mut SimSettings, mutant: Mutant, base: Instant) {
             settings.network.least = settings.network.least.min(MILLI / 20);
         }
         // The last beat was answered late, or the last read sent early, and then the leader freezes.
-        Mutant::ExpelFromAsked | Mutant::ValidityFromReply | Mutant::ValidityFromRead => {
+        Mutant::ExpelFromAsked
+        | Mutant::ExpelFromExpected
+        | Mutant::ValidityFromReply
+        | Mutant::ValidityFromRead => {
             only(settings, LivenessLockKind::None, &[(Fault::Pause, 1)]);
             settings.network.odds.fill(0);
             often(settings, &[(MessageFault::Slow, 300_000)]);

@@ -20,6 +20,7 @@ pub mod model;
 pub mod process;
 pub mod rng;
 pub mod runner;
+pub mod scale;
 pub mod stats;
 pub mod store;
 pub mod swarm;

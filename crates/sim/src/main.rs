@@ -1,4 +1,4 @@
-//! `tenure-sim`: simulates worlds, replays a seed, hunts mutants.
+//! `tenure-sim`: simulates worlds, replays a seed, hunts mutants, counts what many nodes cost.
 
 use std::process::ExitCode;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -6,6 +6,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tenure_core::Mutant;
 use tenure_sim::invariants::Focus;
 use tenure_sim::runner::{self, Failure};
+use tenure_sim::scale::{self, Scale};
 use tenure_sim::swarm::Family;
 use tenure_sim::trace::Trace;
 use tenure_sim::world::{self, WorldSpec};
@@ -15,6 +16,7 @@ usage: tenure-sim [--seeds N] [--from S | --fresh] [--minutes M]    simulate wor
        tenure-sim --seed S [--trace] [--mutant NAME | --aim NAME]   replay one world
        tenure-sim --mutants [--seeds N] [--from S]                  every mutant must be caught within N worlds
        tenure-sim --mutant NAME [--seeds N] [--from S]              the same for one
+       tenure-sim --scale [--nodes N] [--roles R] [--candidates K]  a calm world of many nodes and roles: what it costs
        --family any|lossy|crowded                                   which worlds: as they come, or of a store that loses
        --harm                                                       look only for harm, not for broken rules";
 
@@ -26,6 +28,10 @@ struct Options {
     minutes: Option<u64>,
     trace: bool,
     mutants: bool,
+    scale: bool,
+    nodes: Option<u64>,
+    roles: Option<u64>,
+    candidates: Option<u64>,
     focus: Focus,
     mutant: Option<Mutant>,
     aim: Option<Mutant>,
@@ -47,6 +53,9 @@ fn main() -> ExitCode {
 }
 
 fn run(options: &Options) -> Result<(), String> {
+    if options.scale {
+        return measure_scale(options);
+    }
     match (options.seed, options.mutants, options.mutant) {
         (Some(seed), ..) => replay(seed, options),
         (None, true, _) => hunt(&Mutant::ALL, options),
@@ -84,6 +93,17 @@ fn simulate(options: &Options) -> Result<(), String> {
     if failures.is_empty() { Ok(()) } else { Err(failures.join("\n")) }
 }
 
+fn measure_scale(options: &Options) -> Result<(), String> {
+    let or = |given: Option<u64>, default: usize| given.map_or(default, |given| (given as usize).max(1));
+    let scale = Scale {
+        nodes: or(options.nodes, 1000),
+        roles: or(options.roles, 100_000),
+        candidates: or(options.candidates, 3),
+    };
+    println!("{}", scale::run(scale)?);
+    Ok(())
+}
+
 fn hunt(mutants: &[Mutant], options: &Options) -> Result<(), String> {
     let mut survivors = 0;
     for mutant in mutants {
@@ -114,6 +134,10 @@ fn parse(args: impl Iterator<Item = String>) -> Result<Options, String> {
             "--harm" => options.focus = Focus::Harm,
             "--family" => options.family = family(&value()?)?,
             "--mutants" => options.mutants = true,
+            "--scale" => options.scale = true,
+            "--nodes" => options.nodes = Some(number(&value()?)?),
+            "--roles" => options.roles = Some(number(&value()?)?),
+            "--candidates" => options.candidates = Some(number(&value()?)?),
             "--aim" => options.aim = Some(mutant(&value()?)?),
             "--mutant" => options.mutant = Some(mutant(&value()?)?),
             _ => return Err(format!("{arg} is not an option")),

@@ -10,6 +10,9 @@ use tenure_sim::model::setup::MessageKind;
 use tenure_sim::model::world::World;
 use tenure_sim::model::{SearchReport, Setup, configs, search};
 
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// Searches several worlds on two threads; each report in the order in which it was asked for.
 fn search_all(setups: &[Setup]) -> Vec<SearchReport> {
     let next = AtomicUsize::new(0);
@@ -44,6 +47,8 @@ fn every_small_world_closes_without_a_violation() {
 
 /// So many states of each are enough for a long run: some of these worlds are too large to be exhausted.
 const LONG: usize = 1_000_000;
+/// Those that a long run does exhaust.
+const CLOSE: [&str; 2] = ["deletion", "three-nodes-cut"];
 
 /// Much longer with TENURE_LONG=1; only a beginning otherwise.
 #[test]
@@ -53,7 +58,7 @@ fn large_worlds_hold_no_violation() {
         let report = search(&setup, if long { LONG } else { 3_000 });
         println!("{report}");
         assert!(report.violation.is_none(), "{report}");
-        assert!(report.closed || !long || report.name != "three-nodes-cut", "{report}");
+        assert!(report.closed || !long || !CLOSE.contains(&report.name), "{report}");
     }
 }
 

@@ -85,6 +85,7 @@ impl TortureRecord {
     pub fn judge(&self) -> Verdict {
         let terms = JudgeTerms {
             bound: self.bound(),
+            bound_of_two: self.settings.bound_of_two(),
             allowance: self.settings.allowance,
             lease: self.settings.longest_ttl(),
             recovery: self.settings.recovery(),

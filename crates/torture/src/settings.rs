@@ -52,9 +52,19 @@ impl TortureSettings {
     /// A leader that died is replaced within this.
     #[must_use]
     pub fn bound(&self) -> Duration {
+        self.promised(|bounds| bounds.crash)
+    }
+
+    /// The same if a standby was disturbed too: it may have been the one that watched the leader.
+    #[must_use]
+    pub fn bound_of_two(&self) -> Duration {
+        self.promised(|bounds| bounds.crash_of_two)
+    }
+
+    fn promised(&self, bound: impl Fn(&tenure::Bounds) -> Duration) -> Duration {
         let settings =
             tenure::TimingSettings { ttl: Some(self.longest_ttl()), ..tenure::TimingSettings::default() };
-        tenure::Timing::new(&settings).map_or(Duration::ZERO, |timing| timing.bounds().crash)
+        tenure::Timing::new(&settings).map_or(Duration::ZERO, |timing| bound(&timing.bounds()))
     }
 
     /// How long after a fault everything can be expected again: a lease that was known, and a quarantine.

@@ -51,10 +51,27 @@ pub(crate) trait AttackedServer: Send {
     fn is_settled(&self) -> bool {
         true
     }
+    /// What it has used so far, if it can tell.
+    fn usage(&self) -> Option<ServerUse> {
+        None
+    }
     /// When its servers were seen to have failed over, on the lease clock.
     fn failovers(&self) -> Vec<u64> {
         Vec::new()
     }
+}
+
+/// What a private server has used so far: its time on a core by the kernel's word, the rest by its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[allow(missing_docs, reason = "fields are named after what they hold")]
+pub struct ServerUse {
+    pub cpu: Duration,
+    /// The connections that it has now.
+    pub connections: u64,
+    /// Commands, transactions or statements, as it counts them.
+    pub requests: u64,
+    /// The bytes that it received and sent, if it counts them.
+    pub bytes: Option<(u64, u64)>,
 }
 
 /// What became of an attack.
@@ -71,6 +88,9 @@ pub(crate) struct AttackOutcome {
 
 /// For how long a healing that failed is tried again.
 const PATIENCE: Duration = Duration::from_secs(180);
+
+/// So many connections are enough for the nodes of a torture and all that attack them.
+const CONNECTIONS: u32 = 200;
 
 /// See the [module](self).
 #[expect(missing_debug_implementations, reason = "servers have none")]
@@ -100,9 +120,22 @@ impl TargetStore {
         url: &str,
         kinds: &[FaultKind],
     ) -> Result<Self, Error> {
+        Self::open_for(private, url, kinds, CONNECTIONS).await
+    }
+
+    /// The same for so many connections, on a server that has to be told.
+    ///
+    /// # Errors
+    /// If the server does not start, or the store cannot be used.
+    pub async fn open_for(
+        private: Option<&'static PrivateServer>,
+        url: &str,
+        kinds: &[FaultKind],
+        connections: u32,
+    ) -> Result<Self, Error> {
         let small_disk = kinds.contains(&FaultKind::DiskFull);
         let server = match private {
-            Some(private) => Some(in_background(move || private.start(small_disk)).await?),
+            Some(private) => Some(in_background(move || private.start(small_disk, connections)).await?),
             None => None,
         };
         let (url, able) = server
@@ -187,6 +220,12 @@ impl TargetStore {
     /// Whether it has come to rest after an attack.
     pub(crate) async fn is_settled(server: Arc<Mutex<Box<dyn AttackedServer>>>) -> Result<bool, Error> {
         in_background(move || server.lock().unwrap_or_else(PoisonError::into_inner).is_settled()).await
+    }
+
+    /// What a private server has used so far, if it can tell.
+    pub async fn usage(&self) -> Option<ServerUse> {
+        let server = self.server()?;
+        in_background(move || server.lock().unwrap_or_else(PoisonError::into_inner).usage()).await.ok()?
     }
 
     /// When its servers were seen to have failed over.

@@ -207,7 +207,7 @@ fn every_path_that_a_page_names_is_there() {
     let mut faults = Vec::new();
     for (path, text) in pages() {
         for named in prose(&text).split('`').skip(1).step_by(2) {
-            let is_path = ["crates/", "stores/", "docs/", "deploy/", "examples/"]
+            let is_path = ["benches/", "crates/", "stores/", "docs/", "deploy/", "examples/"]
                 .iter()
                 .any(|room| named.starts_with(room));
             let is_pattern = named.contains(['*', '<', ' ']) || named.contains("NAME");

@@ -175,7 +175,7 @@ pub(super) async fn connect(
 }
 
 /// Every statement is a transaction of its own unless it says otherwise, reads what is committed now, and gives up before
-/// we do. A lock can be waited for in whole seconds only.
+/// we do. A lock, of rows or of a table, can be waited for in whole seconds only; on MySQL no other limit ends a write.
 fn manners(server: &Server, patience: Option<Duration>) -> String {
     let seconds = patience.map_or(1, |patience| patience.as_secs().max(1));
     let limit = match (server.is_mariadb(), patience) {
@@ -185,7 +185,7 @@ fn manners(server: &Server, patience: Option<Duration>) -> String {
     format!(
         "SET NAMES utf8mb4 COLLATE utf8mb4_bin; SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED; \
          SET SESSION autocommit = 1, sql_mode = 'STRICT_TRANS_TABLES', wait_timeout = 2000000, \
-         innodb_lock_wait_timeout = {seconds}, {limit}"
+         innodb_lock_wait_timeout = {seconds}, lock_wait_timeout = {seconds}, {limit}"
     )
 }
 

@@ -69,6 +69,11 @@ const READ_ONLY_TRANSACTION: u16 = 1792;
 const LOCK_WAIT: u16 = 1205;
 const DEADLOCK: u16 = 1213;
 
+/// Another transaction, or another change of the tables, was in the way.
+pub(super) fn met_another(code: u16) -> bool {
+    matches!(code, LOCK_WAIT | DEADLOCK)
+}
+
 /// Answers to a statement that is a transaction of its own which say by themselves that it was rolled back, or never
 /// begun. Being interrupted does not: it may have come too late.
 fn is_rolled_back(code: u16) -> bool {
@@ -102,7 +107,8 @@ fn explain(error: &ServerError) -> (String, bool) {
             ("raise max_connections, or use fewer nodes: each needs two connections", false)
         }
         LOCK_WAIT | 1969 | 3024 => (
-            "something holds rows of tenure_registers for too long: information_schema.innodb_trx names it",
+            "something holds rows of tenure_registers, or the table, for too long: information_schema.innodb_trx or SHOW \
+             PROCESSLIST names it",
             false,
         ),
         DEADLOCK => ("another writer came first; it is tried again", false),

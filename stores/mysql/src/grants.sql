@@ -5,3 +5,5 @@ GRANT SELECT, INSERT, UPDATE ON `DATABASE`.tenure_deletions TO 'USER'@'%';
 GRANT SELECT, UPDATE ON `DATABASE`.tenure_notifier TO 'USER'@'%';
 GRANT SELECT ON `DATABASE`.tenure_schema TO 'USER'@'%';
 GRANT SELECT ON `DATABASE`.tenure_leaders TO 'USER'@'%';
+-- MySQL only, which does not count replicas for everyone: lets the user see whether any follow.
+/*!80021 GRANT SELECT (PROCESSLIST_COMMAND) ON performance_schema.threads TO 'USER'@'%' */;

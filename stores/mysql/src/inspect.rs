@@ -1,8 +1,10 @@
 //! What the live server is, and what it can promise.
 
 use mysql_async::prelude::Queryable;
+use mysql_async::{Conn, Row};
 
-use super::connection::{REPLICAS, Server};
+use super::connection::{REPLICAS, Server, text_of};
+use super::error::{self, OperationError};
 use super::operations::Operations;
 use super::settings::MysqlSettings;
 use tenure_store::kit::listener::ListenerState;
@@ -18,9 +20,19 @@ const TABLES: &str = "SELECT
 const EXCESS: &str = "rights wider than needed: this login may do everything on this server; docs/stores/mysql.md has \
     what a login of its own needs";
 
+/// How many threads there are, and how many of them send to a replica. MySQL has no status that would say so.
+const SENDERS: &str = "SELECT COUNT(*), COALESCE(SUM(PROCESSLIST_COMMAND LIKE 'Binlog Dump%'), 0) \
+    FROM performance_schema.threads";
+
+/// MySQL has a binary log by default, and shows replicas to few.
+const UNSEEN: &str = "this login cannot see whether replicas follow this server, which would make it class C: GRANT SELECT \
+    (PROCESSLIST_COMMAND) ON performance_schema.threads TO this login";
+
 /// What was found out.
 struct Found {
     server: Server,
+    /// How many replicas follow; none if this user may not see that.
+    replicas: Option<u64>,
     engines: String,
     /// None if this user may not see triggers.
     triggers: Option<u64>,
@@ -37,15 +49,16 @@ pub(super) async fn describe(
     let ask = operations.ask(|mut wire| async move {
         let conn = &mut wire.conn;
         let server = Server::ask(conn).await?;
+        let replicas = replicas(conn, &server).await?;
         let tables: Option<(Option<String>, u64)> = conn.query_first(TABLES).await?;
         let grants: Vec<String> = conn.query("SHOW GRANTS").await?;
-        Ok((server, tables.unwrap_or_default(), grants))
+        Ok((server, replicas, tables.unwrap_or_default(), grants))
     });
-    let (server, (engines, triggers), grants) = ask.await?;
+    let (server, replicas, (engines, triggers), grants) = ask.await?;
     let may_see = grants.iter().any(|grant| grant.contains("TRIGGER") || grant.contains("ALL PRIVILEGES"));
     let triggers = (may_see || triggers > 0).then_some(triggers);
-    let found =
-        Found { server, engines: engines.unwrap_or_default(), triggers, has_locks: connection.has_locks };
+    let engines = engines.unwrap_or_default();
+    let found = Found { server, replicas, engines, triggers, has_locks: connection.has_locks };
     let mut remarks = weaknesses(&found);
     let class = if remarks.is_empty() { Class::B } else { Class::C };
     remarks.extend(doubts(&found, settings, state));
@@ -62,6 +75,20 @@ pub(super) async fn describe(
     described.connection_liveness_locks = found.has_locks;
     described.remarks = remarks;
     Ok(described)
+}
+
+/// How many replicas follow, if this user may see that.
+async fn replicas(conn: &mut Conn, server: &Server) -> Result<Option<u64>, OperationError> {
+    if server.is_mariadb() {
+        return Ok(server.get(REPLICAS).parse().ok());
+    }
+    let count = |row: &Row, column| text_of(row, column).and_then(|count| count.parse::<u64>().ok());
+    match conn.query_first::<Row, _>(SENDERS).await {
+        // A server that does not look at itself has no threads to show.
+        Ok(row) => Ok(row.filter(|row| count(row, 0) > Some(0)).and_then(|row| count(&row, 1))),
+        Err(error) if error::code(&error).is_some() => Ok(None),
+        Err(error) => Err(error.into()),
+    }
 }
 
 /// Why acknowledged writes can vanish.
@@ -95,15 +122,14 @@ fn weaknesses(found: &Found) -> Vec<String> {
         found.engines != "InnoDB",
         "the tables are not all of InnoDB, which alone keeps what it acknowledged: ALTER TABLE … ENGINE = InnoDB",
     );
-    weak.extend(unconfirmed(server));
+    weak.extend(unconfirmed(server, found.replicas.unwrap_or_default()));
     weak
 }
 
 /// Why a replica may lack what was acknowledged. What counts is what the server does: one that is set to wait for its replicas
 /// stops waiting when none answers in time, or waits only after it has shown the write to others.
-fn unconfirmed(server: &Server) -> Option<String> {
-    let count = |text: &str| text.parse::<u64>().unwrap_or_default();
-    let (replicas, confirming) = (count(server.get(REPLICAS)), count(server.semi_sync("clients")));
+fn unconfirmed(server: &Server, replicas: u64) -> Option<String> {
+    let confirming = server.semi_sync("clients").parse::<u64>().unwrap_or_default();
     let is_on = server.semi_sync("status").eq_ignore_ascii_case("on");
     let why = match () {
         () if replicas == 0 => return None,
@@ -152,6 +178,9 @@ fn doubts(found: &Found, settings: &MysqlSettings, state: &ListenerState) -> Vec
              or set log_bin_trust_function_creators = 1 and run it again"
                 .to_owned(),
         );
+    }
+    if found.replicas.is_none() && found.server.is_on("log_bin") {
+        doubts.push(UNSEEN.to_owned());
     }
     let falls_back = found.server.semi_sync("timeout").parse().is_ok_and(|limit: u64| limit < PATIENT_MS);
     if falls_back && found.server.semi_sync("clients").parse().is_ok_and(|replicas: u64| replicas > 0) {

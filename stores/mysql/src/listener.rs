@@ -66,6 +66,9 @@ impl Listen for ListenerTask {
 
     async fn open(&mut self) -> Result<Option<Self::Listening>, StoreError> {
         let Some((sleeper, notified)) = self.connect().await? else { return Ok(None) };
+        // The server may have been started anew while this one was not connected, and the other one not asked: an idle handle
+        // would not notice that an older state was restored.
+        self.operations.suspect();
         if self.seen.replace(notified).is_some_and(|seen| notified < seen) {
             // An older state was restored.
             self.watches.send_all(&Signal::Forgot);

@@ -28,9 +28,10 @@ const CENSUS: &str = "SELECT ID, INFO LIKE CONCAT('%/* tenure', ' listener */%')
     DB = DATABASE() AND USER = SUBSTRING_INDEX(USER(), '@', 1)";
 
 /// The lock of the notifier: one for all that can wake each other, however long their names are. Every login of the server can
-/// take a lock whose name it knows, and the id of these tables is known only to those who may read the tables.
-const NOTIFIER_LOCK: &str = "CONCAT('tenure-notifier-', MD5(CONCAT(SUBSTRING_INDEX(USER(), '@', 1), '@', DATABASE(), '@', \
-    (SELECT id FROM tenure_schema))))";
+/// take a lock whose name it knows, and the id of these tables is known only to those who may read the tables. (MySQL 9.6 and later
+/// have no MD5 unless a component is installed.)
+const NOTIFIER_LOCK: &str = "CONCAT('tenure-notifier-', LEFT(SHA2(CONCAT(SUBSTRING_INDEX(USER(), '@', 1), '@', DATABASE(), \
+    '@', (SELECT id FROM tenure_schema)), 256), 32))";
 
 /// So many are woken by one text, which a beat may have to wait for.
 const AT_ONCE: usize = 16;

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use mysql_async::Conn;
 use mysql_async::prelude::Queryable;
+use tokio::time::Instant;
 
 use super::settings::MysqlSettings;
 use super::{STORE, error};
@@ -72,13 +73,32 @@ async fn look(conn: &mut Conn) -> mysql_async::Result<Option<(i64, String, u64)>
 /// that a node that finds it finds the rest.
 async fn make(conn: &mut Conn, settings: &MysqlSettings, is_galera: bool) -> Result<(), StoreError> {
     let failed = |error| error::connecting(&settings.place, &error);
-    let turn = format!("DO GET_LOCK(CONCAT('tenure schema ', LEFT(DATABASE(), 40)), {})", WAIT);
-    conn.query_drop(turn).await.map_err(failed)?;
+    wait_for_turn(conn, LONGEST_WAIT.min(settings.patience() / 2)).await.map_err(failed)?;
     // Another node may have made them meanwhile; making them again would hold up every node that uses them.
     let made = if matches!(look(conn).await, Ok(Some(_))) { Ok(()) } else { make_now(conn, is_galera).await };
     conn.query_drop("DO RELEASE_ALL_LOCKS()").await.map_err(failed)?;
     made.map_err(failed)
 }
+
+/// Waits for the lock under which they are made, or until another node has made them. Every login of the server can take that lock,
+/// so no node waits for it for ever. It is asked for again and again: MySQL waits for a lock in whole seconds, and for as long
+/// as it is told to, whatever limit statements have.
+async fn wait_for_turn(conn: &mut Conn, longest: Duration) -> mysql_async::Result<()> {
+    let until = Instant::now() + longest;
+    while Instant::now() < until {
+        let turn: Option<Option<u8>> = conn.query_first(TURN).await?;
+        if turn.flatten() == Some(1) || matches!(look(conn).await, Ok(Some(_))) {
+            break;
+        }
+        tokio::time::sleep(AGAIN).await;
+    }
+    Ok(())
+}
+
+const TURN: &str = "SELECT GET_LOCK(CONCAT('tenure schema ', LEFT(DATABASE(), 40)), 0)";
+
+/// How long others may take to make them.
+const LONGEST_WAIT: Duration = Duration::from_secs(10);
 
 /// Locks are local to a member of a Galera cluster, and two members that make the view at the same time stand still for
 /// good. What is in one order for all of them is the making of tables: the node that makes this one makes the rest.
@@ -88,7 +108,7 @@ async fn make_now(conn: &mut Conn, is_galera: bool) -> mysql_async::Result<()> {
     }
     loop {
         // Of a table that is being dropped just then the server tells no age.
-        let age: Option<Option<i64>> = conn.query_first(TURN).await?;
+        let age: Option<Option<i64>> = conn.query_first(AGE).await?;
         match age {
             Some(Some(age)) if age > ABANDONED => {
                 conn.query_drop("DROP TABLE IF EXISTS tenure_making").await?
@@ -111,7 +131,7 @@ async fn make_now(conn: &mut Conn, is_galera: bool) -> mysql_async::Result<()> {
 }
 
 /// For how many seconds a node has been making the tables.
-const TURN: &str = "SELECT TIMESTAMPDIFF(SECOND, CREATE_TIME, NOW()) FROM information_schema.TABLES \
+const AGE: &str = "SELECT TIMESTAMPDIFF(SECOND, CREATE_TIME, NOW()) FROM information_schema.TABLES \
     WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME = 'tenure_making'";
 
 /// A node that has not made them after so many seconds is gone.
@@ -123,7 +143,7 @@ const AGAIN: Duration = Duration::from_millis(50);
 /// made, and that writes already run through: only people who run the script again renew triggers.
 async fn carry_out(conn: &mut Conn) -> mysql_async::Result<()> {
     for statement in statements(DDL).iter().filter(|statement| !statement.starts_with("DROP TRIGGER")) {
-        if let Err(error) = conn.query_drop(statement).await {
+        if let Err(error) = carry_out_one(conn, statement).await {
             let may_fail = |code| NO_TRIGGERS.contains(&code) || code == TRIGGER_EXISTS;
             if !(statement.contains("TRIGGER") && error::code(&error).is_some_and(may_fail)) {
                 return Err(error);
@@ -133,8 +153,16 @@ async fn carry_out(conn: &mut Conn) -> mysql_async::Result<()> {
     Ok(())
 }
 
-/// How long others may take to make them, in seconds.
-const WAIT: u32 = 10;
+/// A statement that meets the one of another node is given up by the server, and carried out again: each may be carried out twice.
+async fn carry_out_one(conn: &mut Conn, statement: &str) -> mysql_async::Result<()> {
+    loop {
+        match conn.query_drop(statement).await {
+            Err(error) if error::code(&error).is_some_and(error::met_another) => {}
+            carried_out => return carried_out,
+        }
+        tokio::time::sleep(AGAIN).await;
+    }
+}
 
 /// The statements of a script, which may change its delimiter on the way, as the `mysql` client reads it.
 fn statements(script: &str) -> Vec<String> {
@@ -166,6 +194,6 @@ mod tests {
         assert!(statements(DDL).iter().all(|one| one.starts_with("CREATE")
             || one.starts_with("INSERT")
             || one.starts_with("DROP TRIGGER")));
-        assert_eq!(statements(GRANTS).len(), 5);
+        assert_eq!(statements(GRANTS).len(), 6);
     }
 }

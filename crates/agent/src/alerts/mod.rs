@@ -49,6 +49,8 @@ struct ManagerState {
     /// What the registers said last.
     records: BTreeMap<Name, Record>,
     deliveries: BTreeMap<(String, &'static str), u64>,
+    /// What the ledgers of tasks said, and after how many polls of the registers.
+    ledgers: Option<(u64, Vec<SeriesValue>)>,
 }
 
 /// What came of a rule.

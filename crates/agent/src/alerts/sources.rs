@@ -117,8 +117,15 @@ fn store_series(seen: &Observation, app: &App, speaks: &[String]) -> Vec<SeriesV
     all
 }
 
-/// What the ledgers of tasks tell; none if they cannot be read.
+/// What the ledgers of tasks tell; none if they cannot be read. They are read again when the registers were: a notification came,
+/// a client looks, or it was time to.
 async fn ledgers(app: &App) -> Option<Vec<SeriesValue>> {
+    let polls = app.cluster_view.polls();
+    if let Some((read, found)) = app.alert_manager.state().ledgers.clone()
+        && read == polls
+    {
+        return Some(found);
+    }
     let ledgers = app.operator.tasks(None).await.ok()?;
     let totals = ledgers.iter().flat_map(|ledger| {
         let mut labels = labels([("task", ledger.task.as_str())]);
@@ -128,5 +135,7 @@ async fn ledgers(app: &App) -> Option<Vec<SeriesValue>> {
         let failures = found("ledger_failures_total", labels.clone(), ledger.totals.failures as f64);
         [failures, found("ledger_missed_total", labels, ledger.totals.missed as f64)]
     });
-    Some(totals.collect())
+    let found: Vec<SeriesValue> = totals.collect();
+    app.alert_manager.state().ledgers = Some((polls, found.clone()));
+    Some(found)
 }

@@ -1,6 +1,6 @@
 //! Settings of the designs that people come from, each with what it becomes here.
 //!
-//! Their intervals are upper limits: Tenure beats five times in a ttl so that two failed beats fit, whatever the old
+//! Their intervals are upper limits: Tenure beats four times in a ttl so that two failed beats fit, whatever the old
 //! interval was (FORGE's 30 s in 60 s would leave room for none).
 
 use toml::de::DeValue;

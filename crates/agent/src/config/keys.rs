@@ -54,7 +54,12 @@ pub const KEYS: &[Key] = &[
         "of the profile",
         "lease duration: a leader that stops renewing is replaced after this time",
     ),
-    key("timing.beat", ValueKind::Span, "ttl/5", "how often the node renews its session"),
+    key(
+        "timing.beat",
+        ValueKind::Span,
+        "ttl/4",
+        "how often a leader renews its session; a standby may rest longer",
+    ),
     key("timing.beat-at-most", ValueKind::Span, "none", "upper limit of the beat"),
     key("timing.op-timeout", ValueKind::Span, "ttl/5", "timeout of a store operation"),
     key("timing.op-timeout-at-most", ValueKind::Span, "none", "upper limit of op-timeout"),

@@ -160,12 +160,12 @@ lock_timeout = "10s"
     assert!(layered(forge, &[], &[("timing.takeover", "on-disconnect")]).is_ok());
 
     let slow = "[cluster.leader_election]\nlease_duration = \"60s\"\nrefresh_interval = \"30s\"";
-    assert_eq!(layered(slow, &[], &[]).unwrap().timing.beat, Duration::from_secs(12), "ttl/5 is shorter");
+    assert_eq!(layered(slow, &[], &[]).unwrap().timing.beat, Duration::from_secs(15), "ttl/4 is shorter");
 
     let sovereign =
         "leaderTtl = \"30s\"\nelectionInterval = \"15s\"\nheartbeatInterval = \"10s\"\ninstanceId = \"i-1\"";
     let config = layered(sovereign, &[], &[]).unwrap();
-    assert_eq!((config.node.name.as_str(), config.timing.beat), ("i-1", Duration::from_secs(6)));
+    assert_eq!((config.node.name.as_str(), config.timing.beat), ("i-1", Duration::from_millis(7500)));
 
     let radar = [
         ("COORDINATOR_ELIGIBLE", "false"),

@@ -89,6 +89,7 @@ pub async fn leader(State(app): State<Arc<App>>, Subject(role): Subject) -> Resu
 /// Health of the cluster: healthy, degraded or unhealthy, and why.
 #[utoipa::path(get, path = "/v1/cluster", responses((status = 200, body = ClusterStatus)))]
 pub async fn cluster(State(app): State<Arc<App>>, caller: Caller) -> Json<ClusterStatus> {
+    app.cluster_view.refresh().await;
     let (health, why) = app.cluster_view.health();
     let seen = app.cluster_view.latest();
     let count = |states: Vec<String>| {
@@ -155,6 +156,7 @@ pub async fn roles(State(app): State<Arc<App>>, mut params: Params) -> QueryAnsw
     let (after, limit) = (params.name("after")?, params.number("limit", PAGE.0, PAGE.1)?);
     let search = params.text("search").unwrap_or_default();
     params.done()?;
+    app.cluster_view.refresh().await;
     let seen = app.cluster_view.latest();
     let matches = |role: &tenure::operator::RoleReport| {
         search.is_empty()
@@ -175,6 +177,7 @@ pub async fn roles(State(app): State<Arc<App>>, mut params: Params) -> QueryAnsw
     responses((status = 200, body = RoleStatus))
 )]
 pub async fn role(State(app): State<Arc<App>>, Subject(role): Subject) -> QueryAnswer<RoleStatus> {
+    app.cluster_view.refresh().await;
     let seen = app.cluster_view.latest();
     let report = seen.snapshot.role(&role).ok_or_else(|| no_such_role(&role))?;
     Ok(Json(RoleStatus { seen_ms_ago: seen.ms_ago(), ..report.into() }))
@@ -194,6 +197,7 @@ pub async fn nodes(State(app): State<Arc<App>>, mut params: Params) -> QueryAnsw
     let (after, limit) = (params.name("after")?, params.number("limit", PAGE.0, PAGE.1)?);
     let named = params.within("named", NAMED, 0..=NAMED)?;
     params.done()?;
+    app.cluster_view.refresh().await;
     let seen = app.cluster_view.latest();
     let (page, next, total) =
         page(&seen.snapshot.nodes, |node| node.node.as_str(), |_| true, text(&after), limit);
@@ -219,6 +223,7 @@ pub async fn history(State(app): State<Arc<App>>, mut params: Params) -> QueryAn
     let (only, after) = (params.name("role")?, params.name("after")?);
     let limit = params.number("limit", 20, 100)?;
     params.done()?;
+    app.cluster_view.refresh().await;
     let snapshot = app.cluster_view.latest().snapshot;
     let (names, next) = match only {
         Some(role) => (vec![role], None),

@@ -255,7 +255,7 @@ function heard(id, event) {
     dirty.add(event.role);
     lookSoon();
     // History is written a moment after the fact.
-    for (const later of [400, 2500]) setTimeout(() => { outdate(event.role); tell("history"); }, later);
+    for (const later of [400, 2500, 10000, 30000]) setTimeout(() => { outdate(event.role); tell("history"); }, later);
   }
   // The agent reads ledgers once a second at most.
   if (event.task && model.tasks && !looking) looking = setTimeout(() => lookAtTasks().catch(lost), 1000);

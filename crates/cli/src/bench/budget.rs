@@ -117,10 +117,13 @@ impl Budget {
     }
 }
 
+/// Each part with its share of the whole.
 impl fmt::Display for Budget {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let parts = [&self.notified, &self.read, &self.claim, &self.last_read].map(Spread::median);
+        let whole = parts.iter().sum::<u64>().max(1);
         let [notified, read, claim, last_read] =
-            [&self.notified, &self.read, &self.claim, &self.last_read].map(|part| show(part.median()));
+            parts.map(|part| format!("{} ({} %)", show(part), (part * 100 + whole / 2) / whole));
         write!(f, "{notified} + {read} + {claim} + {last_read}")
     }
 }
@@ -145,6 +148,6 @@ mod tests {
         let mut budget = Budget::new();
         budget.add(began, at(20), &asked);
         budget.add(began, at(30), &asked[3..]);
-        assert_eq!(budget.to_string(), "5.0 ms + 4.0 ms + 4.0 ms + 7.0 ms");
+        assert_eq!(budget.to_string(), "5.0 ms (25 %) + 4.0 ms (20 %) + 4.0 ms (20 %) + 7.0 ms (35 %)");
     }
 }

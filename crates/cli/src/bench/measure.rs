@@ -15,7 +15,7 @@ use tenure::{Candidate, Name, Node, Timing};
 
 use super::budget::{Budget, Traced};
 use super::figures::{Figures, Spread, show};
-use super::metered::{Meter, Metered};
+use super::metered::{Count, Meter, Metered};
 use super::{Bench, micros, progress};
 use crate::args::Common;
 use crate::exit::Exit;
@@ -164,12 +164,18 @@ pub(super) async fn steady_state(bench: &Bench, figures: &mut Figures) -> Result
     let before = resident();
     let (one, _) = idle_cost(bench, "bench-few", 1).await?;
     let (many, after) = idle_cost(bench, "bench-many", bench.roles).await?;
-    let minute = |(operations, rows): (u64, u64)| {
+    let minute = |Count { operations, rows, .. }: Count| {
         let seconds = IDLE.as_secs();
         format!("{} operations, {} rows a minute", operations * 60 / seconds, rows * 60 / seconds)
     };
     let what = format!("steady state, {} roles", bench.roles);
-    figures.ratio(&what, minute(many), minute(one), many.0 as f64 / one.0 as f64, "≤ 1.05 ×");
+    figures.ratio(
+        &what,
+        minute(many),
+        minute(one),
+        many.operations as f64 / one.operations as f64,
+        "≤ 1.05 ×",
+    );
     let per_role = after.saturating_sub(before) / u64::from(bench.roles);
     figures.plain("memory per role led", format!("{per_role} bytes"), "");
     Ok(())
@@ -177,9 +183,9 @@ pub(super) async fn steady_state(bench: &Bench, figures: &mut Figures) -> Result
 
 const IDLE: Duration = Duration::from_secs(10);
 
-async fn idle_cost(bench: &Bench, name: &str, roles: u32) -> Result<((u64, u64), u64), Exit> {
+async fn idle_cost(bench: &Bench, name: &str, roles: u32) -> Result<(Count, u64), Exit> {
     let meter = Arc::new(Meter::default());
-    let store = Arc::new(Metered { inner: bench.store()?, meter: meter.clone() });
+    let store = Arc::new(Metered { inner: bench.store()?, meter: meter.clone(), cut: Arc::default() });
     let node = bench.node_on(store, name, TTL).await?;
     let led = lead_all(&node, name, roles).await?;
     let resident = resident();
@@ -210,7 +216,7 @@ async fn lead_all(node: &Node, prefix: &str, roles: u32) -> Result<Vec<(Candidat
 }
 
 /// Memory in use, in bytes.
-fn resident() -> u64 {
+pub(super) fn resident() -> u64 {
     let statm = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
     let pages: u64 = statm.split(' ').nth(1).and_then(|pages| pages.parse().ok()).unwrap_or(0);
     pages * rustix::param::page_size() as u64

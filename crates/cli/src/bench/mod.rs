@@ -7,6 +7,7 @@ mod budget;
 mod figures;
 mod measure;
 mod metered;
+mod scale;
 
 use std::time::Duration;
 
@@ -14,9 +15,10 @@ use clap::{Args, ValueEnum};
 use tenure::store::SharedStore;
 use tenure::{Name, Node};
 
-use crate::args::{Common, private_server};
+use crate::args::{Common, duration, private_server};
 use crate::exit::Exit;
 use figures::Figures;
+use scale::Scale;
 use tenure_torture::attacked::PrivateServer;
 use tenure_torture::target::TargetStore;
 
@@ -26,13 +28,22 @@ pub struct BenchArgs {
     /// Number of measurements of each figure
     #[arg(long, default_value_t = 100)]
     pub rounds: u32,
-    /// Number of roles on one node
+    /// Number of roles: on one node, or with `--only scale` on all
     #[arg(long, default_value_t = 10_000)]
     pub roles: u32,
+    /// With `--only scale`: number of nodes
+    #[arg(long, default_value_t = 300)]
+    pub nodes: u32,
+    /// With `--only scale`: number of nodes that stand for each role
+    #[arg(long, default_value_t = 3)]
+    pub candidates: u32,
+    /// With `--only scale`: lease duration of the nodes
+    #[arg(long, value_parser = duration, value_name = "TIME", default_value = "5s")]
+    pub ttl: Duration,
     /// Start a private server of this kind, and measure there; otherwise --store is used
     #[arg(long, value_name = "KIND", value_parser = private_server())]
     pub private: Option<&'static PrivateServer>,
-    /// Measure only these figures, separated by commas [default: all]
+    /// Measure only these figures, separated by commas [default: all but scale]
     #[arg(long, value_enum, value_delimiter = ',', value_name = "FIGURES")]
     pub only: Vec<BenchFigure>,
     /// Run the node that is killed
@@ -53,6 +64,26 @@ pub enum BenchFigure {
     MassTakeover,
     /// `kill -9` of `tenure run`
     Crash,
+    /// Many nodes and roles: cost at rest, fail-over of the busiest node, a rolling restart
+    Scale,
+}
+
+impl BenchFigure {
+    /// Those that are measured unless others are named.
+    const USUAL: [Self; 5] =
+        [Self::Check, Self::HandOver, Self::SteadyState, Self::MassTakeover, Self::Crash];
+}
+
+impl BenchArgs {
+    fn scale(&self) -> Scale {
+        let (nodes, roles) = (self.nodes.max(1) as usize, self.roles.max(1) as usize);
+        Scale { nodes, roles, candidates: (self.candidates.max(1) as usize).min(nodes), ttl: self.ttl }
+    }
+
+    /// A node has two connections to a server that speaks SQL; one that starts anew has two more for a moment.
+    fn connections(&self) -> u32 {
+        if self.only.contains(&BenchFigure::Scale) { 200 + 3 * self.nodes } else { 200 }
+    }
 }
 
 /// What the measurements share.
@@ -73,13 +104,13 @@ pub async fn main(common: &Common, args: &BenchArgs) -> Result<Exit, Exit> {
     }
     let namespace = Name::new(format!("bench-{}", std::process::id())).map_err(tenure::Error::from)?;
     let private = match args.private {
-        Some(private) => Some(TargetStore::open(Some(private), "", &[]).await?),
+        Some(private) => Some(TargetStore::open_for(Some(private), "", &[], args.connections()).await?),
         None => None,
     };
     let url = private.as_ref().map_or_else(|| common.store_url(), |target| target.url.clone());
     let bench = Bench { url, namespace, rounds: args.rounds.max(1), roles: args.roles.max(1) };
     let mut figures = Figures::default();
-    let wanted = if args.only.is_empty() { BenchFigure::value_variants() } else { &args.only };
+    let wanted = if args.only.is_empty() { &BenchFigure::USUAL[..] } else { &args.only };
     for figure in wanted {
         match figure {
             BenchFigure::Check => measure::check(&bench, &mut figures).await?,
@@ -87,6 +118,7 @@ pub async fn main(common: &Common, args: &BenchArgs) -> Result<Exit, Exit> {
             BenchFigure::SteadyState => measure::steady_state(&bench, &mut figures).await?,
             BenchFigure::MassTakeover => measure::mass_takeover(&bench, &mut figures).await?,
             BenchFigure::Crash => measure::crash(&bench, &mut figures).await?,
+            BenchFigure::Scale => scale::scale(&bench, args.scale(), private.as_ref(), &mut figures).await?,
         }
     }
     if common.is_json() {

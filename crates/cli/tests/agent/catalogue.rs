@@ -241,6 +241,7 @@ fn a_death(stage: &Stage) {
     a.process.kill();
     eventually("the other leads", || b.leads("job"));
     stage.until("leader-lost", "role=alone former=a token=+ reason=expelled");
+    stage.until("leader-changed", "role=job former=* leader=b token=+");
 }
 
 fn a_freeze(stage: &Stage) {

@@ -29,6 +29,7 @@ mod pages;
 mod process;
 mod prometheus;
 mod registry;
+mod rest;
 mod shown;
 mod story;
 mod strangers;

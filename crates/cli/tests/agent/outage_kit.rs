@@ -25,7 +25,8 @@ use crate::kit::{Agent, Answer, Process, Store, eventually, port, tenure, try_as
 
 /// As long as by default, so that a machine that does much else costs no agent its lease.
 const TTL: Duration = Duration::from_secs(5);
-const BEAT: Duration = Duration::from_secs(1);
+/// How often a leader beats with that lease.
+const BEAT: Duration = Duration::from_millis(1250);
 
 /// A store that can be taken away and given back.
 pub(crate) struct TestStore {

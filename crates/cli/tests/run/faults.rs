@@ -34,7 +34,7 @@ pub(crate) struct Leader {
 }
 
 impl World {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self::on(TestDir::new(), TIMES)
     }
 
@@ -219,7 +219,7 @@ fn standby_of(leader: &Leader) -> &'static str {
 }
 
 /// The one child that a standby has.
-fn watchdog_of(process: &Process) -> Pid {
+pub(crate) fn watchdog_of(process: &Process) -> Pid {
     let pid = process.pid();
     wait_until("the watchdog", || {
         let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).ok()?;

@@ -4,6 +4,7 @@ mod behaviour;
 mod disconnect;
 mod faults;
 mod fleet;
+mod gate;
 mod terminal;
 mod upgrade;
 mod waiting;

@@ -3,6 +3,7 @@
 
 mod actions;
 mod arguments;
+mod bench;
 mod checking;
 mod doctor;
 mod kit;

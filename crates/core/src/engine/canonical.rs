@@ -41,6 +41,9 @@ pub trait Visitor {
     fn past(&mut self, at: &mut Time, matters: Duration);
     /// When something may happen; once it may, it is all the same.
     fn due(&mut self, at: &mut Time);
+    /// When something may happen, if it is only ever compared with the clock: which of the moments between two readings of the
+    /// clock it is makes no difference.
+    fn moment(&mut self, at: &mut Time);
     /// A counter of polls of which only the remainder by `period` matters.
     fn polls(&mut self, count: &mut u64, period: u64);
 }
@@ -62,6 +65,8 @@ impl Engine {
         self.poll.visit(self.audit_period(), v);
         self.cluster.visit(v);
         self.session.visit(longest, v);
+        // Only the moments of beats and polls follow from it, which are between two readings of the clock there.
+        self.rhythm.forget();
         self.own_node.visit(v);
         let settling = self.longest_expulsion_delay();
         self.peers.visit(self.rules.timing(), settling, v);

@@ -3,6 +3,7 @@
 //! Rule 3. Expelling is a compare-and-set on the very version that was watched: it either proves that no beat came in
 //! between, or fails and changes nothing. One expulsion frees every role of a dead node.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use crate::record::{Record, Session as SessionRecord, SessionState};
@@ -27,7 +28,9 @@ impl Engine {
     pub(super) fn sessions_to_poll(&self) -> Vec<SessionId> {
         let own = self.session.own_id();
         let few = self.peers.are_few();
-        let wanted = |id: &SessionId| Some(*id) != own && (few || self.depends_on(*id));
+        let watchers = if few { BTreeSet::new() } else { self.watchers_to_read() };
+        let needed = |id: &SessionId| few || self.depends_on(*id) || watchers.contains(id);
+        let wanted = |id: &SessionId| Some(*id) != own && needed(id);
         self.peers.undecided().filter(wanted).collect()
     }
 
@@ -84,6 +87,7 @@ impl Engine {
         ctx: &mut StepContext<'_>,
     ) {
         let received_at = self.rules.received_at(sent_at, self.now.time);
+        let received_at = self.rules.counts_from(self.rhythm.sent_after(id), received_at);
         let news = self.peers.observe_live(id, version, record, received_at);
         if news == LiveNews::Stale {
             return;
@@ -195,6 +199,7 @@ impl Engine {
             node_writes: 0,
             holds_back: false,
             ttl: timing.ttl,
+            every: Duration::ZERO,
             takeover: Takeover::Strict,
             grace: timing.grace,
             liveness_lock: None,

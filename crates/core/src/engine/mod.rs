@@ -29,6 +29,7 @@ mod order;
 mod own_node;
 mod peers;
 mod poll;
+mod rhythm;
 mod roles;
 mod rules;
 mod session;
@@ -47,6 +48,7 @@ use ops::PendingOps;
 use own_node::OwnNode;
 use peers::Peers;
 use poll::Poll;
+use rhythm::Rhythm;
 use roles::Roles;
 use rules::Rules;
 use session::OwnSession;
@@ -132,6 +134,7 @@ pub struct Engine {
     poll: Poll,
     cluster: Cluster,
     session: OwnSession,
+    rhythm: Rhythm,
     own_node: OwnNode,
     peers: Peers,
     controls: Controls,
@@ -169,6 +172,7 @@ impl Engine {
             poll: Poll::default(),
             cluster: Cluster::default(),
             session: OwnSession::default(),
+            rhythm: Rhythm::default(),
             own_node: OwnNode::default(),
             peers: Peers::default(),
             controls: Controls::default(),
@@ -252,6 +256,12 @@ impl Engine {
     #[must_use]
     pub fn knows_node(&self, node: &Name) -> bool {
         *node == self.node || self.peers.node(node).is_some()
+    }
+
+    /// Whether a hint that names this register is followed. Any other may be dropped without a step.
+    #[must_use]
+    pub fn heeds(&self, key: &Key) -> bool {
+        self.is_relevant(key)
     }
 
     /// What this engine takes its store to promise.

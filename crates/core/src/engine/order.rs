@@ -39,7 +39,7 @@ impl Engine {
         let (mut slowest, mut ahead, mut all) = (Duration::ZERO, 0, 1);
         for (node, view) in rivals {
             all += 1;
-            slowest = slowest.max(self.peers.ttl_of(view.session()));
+            slowest = slowest.max(self.discovery_time(view.session()));
             ahead += usize::from(claim_rank(name, node, view.priority(name).unwrap_or(0), record) < mine);
         }
         let successor = record.and_then(|record| record.successor.as_ref());
@@ -51,27 +51,28 @@ impl Engine {
         let resigned = mine.1;
         let turn = match successor.map(|successor| self.peers.node(successor)) {
             Some(known) => {
-                let ttl = known.map_or(Duration::ZERO, |successor| self.peers.ttl_of(successor.session()));
-                RANK_SPREAD + self.discovery_time(ttl)
+                let session = known.map_or(SessionId::new(0), NodeView::session);
+                RANK_SPREAD + self.discovery_time(session)
             }
-            None if resigned && !slowest.is_zero() => RANK_SPREAD + self.discovery_time(slowest),
+            None if resigned && !slowest.is_zero() => RANK_SPREAD + slowest,
             None if resigned => RANK_SPREAD,
             None => rank_delay(ahead, all, mine.3),
         };
         candidacy.takeover_delay.saturating_add(turn)
     }
 
-    /// After this a node of that ttl has found out about a free role, hint or no hint: our next beat carries the news,
-    /// and one of its polls finds it.
-    fn discovery_time(&self, ttl: Duration) -> Duration {
+    /// After this the node of that session has found out about a free role, hint or no hint: our next beat carries the news,
+    /// and its next poll finds it.
+    fn discovery_time(&self, session: SessionId) -> Duration {
         let Timing { beat, op_timeout, .. } = *self.rules.timing();
-        (2 * beat + op_timeout).max(ttl.saturating_mul(3) / 5)
+        let known = self.peers.ttl_of(session).saturating_mul(3) / 5;
+        (beat + op_timeout + self.peers.pause_of(session).max(beat)).max(known)
     }
 
     /// No expulsion waits longer for its turn, once it is due.
     #[cfg(feature = "canonical")]
     pub(super) fn longest_expulsion_delay(&self) -> Duration {
-        self.rules.idle_expulsion_delay() + RANK_SPREAD
+        self.rules.idle_expulsion_delay(self.peers.are_few()) + RANK_SPREAD
     }
 
     /// Whether a node campaigns for a role, its session was seen to beat, and it may claim.
@@ -81,6 +82,11 @@ impl Engine {
         };
         let stands = |view: &NodeView| view.priority(role).is_some() && able(view.session());
         self.peers.node(node).is_some_and(stands)
+    }
+
+    /// Whether that node, as far as we know, campaigns for a role.
+    pub(super) fn is_known_to_stand(&self, node: &Name, role: &Name) -> bool {
+        self.peers.node(node).is_some_and(|view| view.priority(role).is_some())
     }
 
     /// Whether a named successor may yet come. Of one that is not known, or was not yet seen to beat, too little is known to

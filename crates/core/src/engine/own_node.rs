@@ -1,6 +1,7 @@
 //! The node register: our name, claimed like a role, so that one live process has it. Nothing is claimed before it.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use crate::record::{Node as NodeRecord, Record};
 use crate::{Entry, Event, Kind, OpId, Outcome, SessionId, Time, Timestamp, Version, Write};
@@ -135,7 +136,7 @@ impl Engine {
             session,
             labels: self.own_node.labels.clone(),
             address: self.own_node.address.clone(),
-            candidacies: self.candidacies(),
+            candidacies: Arc::new(self.candidacies()),
             since: self.own_node.joined,
         };
         Some((expect, wanted))

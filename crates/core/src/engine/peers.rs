@@ -10,6 +10,7 @@ use crate::record::{Node as NodeRecord, Session as SessionRecord};
 use crate::{Evidence, Name, OpId, SessionId, Takeover, Time, Version};
 
 use super::order;
+use super::rhythm::ROLES_TRIED;
 use super::rules::Rules;
 
 /// With so few nodes every poll reads every session, and every liveness lock is watched.
@@ -45,7 +46,7 @@ enum PeerState {
     /// know and counts on its lease, which has run out by then.
     Absent { lapsed_at: Time },
     /// A live register.
-    Live(LivePeer),
+    Live(Box<LivePeer>),
     /// Over, for good.
     Over { since: Time },
 }
@@ -106,6 +107,20 @@ impl NodeView {
     pub(super) fn priority(&self, role: &Name) -> Option<i32> {
         self.record.candidacies.get(role).copied()
     }
+
+    /// Whether the node stands for one of `roles`, which `contains` tells too: it asks the shorter of the two lists.
+    pub(super) fn stands_for_any<'a>(
+        &self,
+        roles: impl ExactSizeIterator<Item = &'a Name>,
+        contains: impl Fn(&Name) -> bool,
+    ) -> bool {
+        let candidacies = &self.record.candidacies;
+        if candidacies.len() < roles.len() {
+            candidacies.keys().take(ROLES_TRIED).any(contains)
+        } else {
+            roles.take(ROLES_TRIED).any(|role| candidacies.contains_key(role))
+        }
+    }
 }
 
 /// What the read of a live session brought.
@@ -153,6 +168,29 @@ impl Peers {
     /// Its beat was seen to advance, and there is no evidence against it.
     pub(super) fn seen_alive(&self, session: SessionId) -> bool {
         self.live(session).is_some_and(|live| live.beat_advanced && !live.is_suspect())
+    }
+
+    /// It was seen alive, and not seen to be over.
+    pub(super) fn is_live(&self, session: SessionId) -> bool {
+        self.live(session).is_some()
+    }
+
+    /// Its last beat, and when it means to send the next one.
+    pub(super) fn beat_of(&self, session: SessionId) -> Option<(u64, &SessionRecord)> {
+        self.live(session).map(|live| (live.record.beat, &live.record))
+    }
+
+    /// It was seen alive, has not been silent for its lease since, and does not rest, as far as it says.
+    pub(super) fn is_awake(&self, session: SessionId, rules: &Rules, now: Time) -> bool {
+        let awake =
+            |live: &LivePeer| now < live.expires_at(rules) && live.record.every <= live.record.ttl / 3;
+        self.seen_alive(session) && self.live(session).is_some_and(awake)
+    }
+
+    /// How long its owner goes without reading at most, as far as it says: no longer than its lease.
+    pub(super) fn pause_of(&self, session: SessionId) -> Duration {
+        let pause = |live: &LivePeer| live.record.every.min(live.record.ttl);
+        self.live(session).map_or(Duration::ZERO, pause)
     }
 
     /// No evidence against it, whether its beat was seen to advance or not.
@@ -229,7 +267,7 @@ impl Peers {
         let idle = matches!(&peer.state, PeerState::Live(live) if live.dead_since.is_none());
         // No candidate waits for a session that holds nothing: its expulsion is not urgent.
         at.after(if idle && !(terms.depends_on)(id) {
-            terms.rules.idle_expulsion_delay()
+            terms.rules.idle_expulsion_delay(self.are_few())
         } else {
             order::expel_delay(self, terms.own_name, id)
         })
@@ -289,14 +327,14 @@ impl Peers {
             state => {
                 let record = record.clone();
                 let (beat_advanced, dead_since, dropped_at) = (false, None, None);
-                *state = PeerState::Live(LivePeer {
+                *state = PeerState::Live(Box::new(LivePeer {
                     version,
                     record,
                     received_at,
                     beat_advanced,
                     dead_since,
                     dropped_at,
-                });
+                }));
             }
         }
         LiveNews::Version

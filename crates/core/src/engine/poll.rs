@@ -136,6 +136,11 @@ impl Poll {
         self.doubted.insert(role.clone());
     }
 
+    /// The next regular poll goes out with the beat that is due then.
+    pub(super) fn goes_with_beat(&mut self, due: Time) {
+        self.next_at = due;
+    }
+
     /// A sign of loss: operations from `from` on show what is left.
     fn suspect(&mut self, from: OpId) {
         self.suspect_from = Some(from);
@@ -226,7 +231,7 @@ impl Engine {
         self.poll.wanted = false;
         self.poll.hinted.spend(self.rules.hint_poll_cost(for_hints));
         if regular {
-            self.poll.next_at = self.now.time.after(self.rules.timing().beat);
+            self.poll.next_at = self.now.time.after(self.pace());
             self.poll.count += 1;
         }
         // The acknowledgement of a beat must not wait for a list of everything, nor for a read that failed before.
@@ -386,6 +391,7 @@ impl Engine {
             self.poll.suspect_from.take_if(|from| *from <= op);
         }
         self.poll_done(op, ctx);
+        self.follow(sent_at);
         ctx.event(Event::Polled);
     }
 

@@ -67,9 +67,17 @@ impl Rules {
         self.timing.beat / 5
     }
 
-    /// How long a node leaves the expulsion of a session that holds nothing to others.
-    pub(super) fn idle_expulsion_delay(&self) -> Duration {
-        4 * self.timing.beat
+    /// How often the owner of that session beats, as far as it says so. No record makes us look more than about four times in a
+    /// beat of our own.
+    pub(super) fn pace_of(&self, record: &SessionRecord) -> Duration {
+        let every = if record.every.is_zero() { record.ttl / 4 } else { record.every };
+        every.min(record.ttl).max(self.timing.beat / 4)
+    }
+
+    /// How long a node leaves the expulsion of a session that holds nothing to others. Among many nodes such a session is read
+    /// only by every fifth poll, and those of a node at rest are far apart.
+    pub(super) fn idle_expulsion_delay(&self, few_nodes: bool) -> Duration {
+        4 * if few_nodes { self.timing.beat } else { self.timing.rest() }
     }
 
     #[cfg(feature = "mutants")]
@@ -169,6 +177,14 @@ impl Rules {
     /// The instant from which a version that a read showed has been here.
     pub(super) fn received_at(&self, asked_at: Time, now: Time) -> Time {
         if self.bent(Mutant::ExpelFromAsked) { asked_at } else { now }
+    }
+
+    /// The instant from which a version counts that was received then, whenever it may have been sent.
+    pub(super) fn counts_from(&self, sent_after: Option<Time>, received_at: Time) -> Time {
+        match sent_after {
+            Some(sent_after) if self.bent(Mutant::ExpelFromExpected) => sent_after.min(received_at),
+            _ => received_at,
+        }
     }
 
     /// How long one version of a session must have been here before it may be expelled: its own ttl counts.

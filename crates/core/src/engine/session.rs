@@ -14,6 +14,9 @@ use crate::{
 use super::ops::Purpose;
 use super::{Engine, Lifecycle, StepContext};
 
+/// So many beats of a new session come before it rests, so that others see it move.
+const FIRST_BEATS: u8 = 2;
+
 /// How often a liveness lock that does not come in time is asked for anew, where it matters.
 const LOCK_TRIES: u32 = 8;
 
@@ -36,14 +39,14 @@ enum SessionStage {
     None { retry_at: Time },
     /// The store acquires its liveness lock.
     AcquiringLock { id: SessionId, since: Time, tries: u32 },
-    /// The one write that opens it is on its way. Unacknowledged, the id is abandoned.
+    /// The one write that opens it is on its way. Unacknowledged, the id is abandoned, and closed before another is opened.
     Opening { op: OpId, sent_at: Time, own: OwnRegister },
     /// It is ours, and valid until its deadline.
     Open(OpenSession),
     /// It is not renewed any more. Waits for the work to stop, then closes.
     Ending { own: OwnRegister, valid_until: Time, gone: bool, reason: EndReason },
-    /// The work has stopped; the close of the register is pending.
-    Closing { own: OwnRegister, writing: Option<OpId>, retry_at: Time, reason: EndReason },
+    /// The work has stopped; the close of the register is pending. No reason: it was never open.
+    Closing { own: OwnRegister, writing: Option<OpId>, retry_at: Time, reason: Option<EndReason> },
 }
 
 /// A session register that is ours: what we wrote into it last, and what we may have written since.
@@ -65,6 +68,10 @@ struct OpenSession {
     next_beat: Time,
     pending_beat: Option<PendingBeat>,
     in_doubt: bool,
+    /// The record tells something that no beat carries yet.
+    has_news: bool,
+    /// So many beats are still to come before others have seen it move.
+    first_beats: u8,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -103,6 +110,20 @@ impl OwnSession {
         }
     }
 
+    /// Whether others have been told all that the record says, and have seen it move.
+    pub(super) fn is_told(&self) -> bool {
+        matches!(&self.stage, SessionStage::Open(open)
+            if !open.has_news && !open.in_doubt && !open.own.record.holds_back && open.first_beats == 0)
+    }
+
+    /// What a dropped connection means for the open session.
+    pub(super) fn takeover(&self) -> Option<Takeover> {
+        match &self.stage {
+            SessionStage::Open(open) => Some(open.own.record.takeover),
+            _ => None,
+        }
+    }
+
     /// Every id that is ours now, in whatever state.
     pub(super) fn own_id(&self) -> Option<SessionId> {
         match &self.stage {
@@ -131,12 +152,14 @@ impl Engine {
     pub(super) fn count_node_write(&mut self) {
         if let SessionStage::Open(open) = &mut self.session.stage {
             open.own.record.node_writes += 1;
+            open.has_news = true;
         }
     }
 
     /// Counts a resigned role, so that followers read it again even if the hint is lost.
     pub(super) fn count_freed(&mut self, role: &Name) {
         if let SessionStage::Open(open) = &mut self.session.stage {
+            open.has_news = true;
             let record = &mut open.own.record;
             record.freed += 1;
             record.freed_lately.push(role.clone());
@@ -154,13 +177,19 @@ impl Engine {
             }
             SessionStage::AcquiringLock { since, .. } => since.after(self.rules.timing().op_timeout),
             SessionStage::Open(open) if open.pending_beat.is_none() => {
-                open.next_beat.min(self.rules.beats_end_at(open.valid_until))
+                self.beat_due(open).min(self.rules.beats_end_at(open.valid_until))
             }
             SessionStage::Open(open) => self.rules.beats_end_at(open.valid_until),
             SessionStage::Ending { valid_until, .. } if *valid_until > self.now.time => *valid_until,
             SessionStage::Closing { writing: None, retry_at, .. } => *retry_at,
             _ => Time::NEVER,
         }
+    }
+
+    /// When the next beat is due. A session that rested beats as soon as there is a reason to: a claim has its whole lease then.
+    fn beat_due(&self, open: &OpenSession) -> Time {
+        let rested = open.own.record.every > self.rules.timing().beat;
+        if rested && !open.in_doubt && !self.is_resting() { self.now.time } else { open.next_beat }
     }
 
     /// Rule 6: the work is told to stop at `deadline − stop_grace`; at the deadline every tenure is over.
@@ -210,8 +239,7 @@ impl Engine {
             }
             SessionStage::Opening { .. } => {
                 if self.lifecycle == Lifecycle::Stopping {
-                    self.close_opening();
-                    self.drive_closing(ctx);
+                    self.close_opening(ctx);
                 }
             }
             SessionStage::Open(_) => self.drive_open(ctx),
@@ -263,6 +291,7 @@ impl Engine {
             node_writes: 0,
             holds_back: !self.may_claim_all(),
             ttl: timing.ttl,
+            every: timing.watch(),
             takeover,
             grace: timing.grace,
             liveness_lock: lock,
@@ -301,6 +330,9 @@ impl Engine {
                 // "It is there, so it must have been ours."
                 self.start_beating(own, self.now.time, ctx);
             }
+            // It is there, or may yet come. What a store that is too slow acknowledges too late would else count as live with every
+            // node, one register for each attempt, and make the store slower.
+            Outcome::Applied | Outcome::Failed(Fate::Unknown) => self.close_opening(ctx),
             _ => {
                 ctx.out.push(Output::ReleaseLock { session: own.id });
                 self.session.stage =
@@ -311,7 +343,7 @@ impl Engine {
 
     fn start_beating(&mut self, own: OwnRegister, sent_at: Time, ctx: &mut StepContext<'_>) {
         let valid_until = sent_at.after(self.rules.validity(&own.record));
-        let next_beat = sent_at.after(self.rules.timing().beat);
+        let next_beat = sent_at.after(self.rules.timing().watch());
         ctx.event(Event::SessionOpened { session: own.id });
         ctx.out.push(Output::Valid { until: valid_until });
         self.session.stage = SessionStage::Open(OpenSession {
@@ -320,6 +352,8 @@ impl Engine {
             next_beat,
             pending_beat: None,
             in_doubt: false,
+            has_news: false,
+            first_beats: FIRST_BEATS,
         });
         self.consider_all();
     }
@@ -333,7 +367,7 @@ impl Engine {
         } else if self.lifecycle == Lifecycle::Stopping && !self.roles.any_working() {
             self.end_session(EndReason::Shutdown, EndMode::AtOnce, ctx);
             self.drive_ending(ctx);
-        } else if open.pending_beat.is_none() && self.now.time >= open.next_beat {
+        } else if open.pending_beat.is_none() && self.now.time >= self.beat_due(open) {
             self.beat(ctx);
         }
     }
@@ -341,10 +375,12 @@ impl Engine {
     /// Rule 1: the instant counts that was read before this very beat was sent.
     fn beat(&mut self, ctx: &mut StepContext<'_>) {
         let version = ctx.version();
-        let (wall, sent_at, beat) = (self.now.wall, self.now.time, self.rules.timing().beat);
+        let (wall, sent_at, pace) = (self.now.wall, self.now.time, self.pace());
         let holds_back = !self.may_claim_all();
         let SessionStage::Open(open) = &mut self.session.stage else { return };
+        open.has_news = false;
         open.own.record.beat += 1;
+        open.own.record.every = pace;
         open.own.record.holds_back = holds_back;
         open.own.record.beat_at = wall;
         open.own.record.ttl = self.rules.beat_ttl(open.own.record.ttl);
@@ -356,7 +392,8 @@ impl Engine {
         if let SessionStage::Open(open) = &mut self.session.stage {
             // After a failure each goes alone: what holds up the one must not hold up the other again.
             ctx.beat = (!open.in_doubt).then_some(op);
-            open.next_beat = sent_at.after(beat);
+            let due = std::mem::replace(&mut open.next_beat, sent_at.after(pace));
+            self.rhythm.look_sent(due, sent_at);
             open.pending_beat = Some(PendingBeat { op, sent_at, version });
         }
     }
@@ -395,6 +432,7 @@ impl Engine {
         let SessionStage::Open(open) = &mut self.session.stage else { return };
         open.own.version = Some(pending_beat.version);
         open.own.unacknowledged.clear();
+        open.first_beats = open.first_beats.saturating_sub(1);
         if counts {
             open.valid_until = open.valid_until.max(until);
         }
@@ -438,6 +476,17 @@ impl Engine {
                 }
                 self.end_session(EndReason::Forgotten, EndMode::AtOnce, ctx);
             }
+        }
+    }
+
+    /// The poll that went out with a beat was answered: what it showed of the session that we follow decides when to look again.
+    pub(super) fn follow(&mut self, sent_at: Time) {
+        let Some(at) = self.next_look(sent_at) else { return };
+        if let SessionStage::Open(open) = &mut self.session.stage
+            && !open.in_doubt
+        {
+            open.next_beat = at;
+            self.poll.goes_with_beat(at);
         }
     }
 
@@ -492,27 +541,24 @@ impl Engine {
         let (own, gone, reason) = (own.clone(), *gone, *reason);
         self.lose_all(reason, ctx);
         if gone {
-            self.session_over(own.id, reason, ctx);
+            self.session_over(own.id, Some(reason), ctx);
         } else if !self.rules.closes_expired_sessions() && self.lifecycle == Lifecycle::Running {
             self.session.stage = SessionStage::None { retry_at: self.now.time };
         } else {
             self.session.stage =
-                SessionStage::Closing { own, writing: None, retry_at: self.now.time, reason };
+                SessionStage::Closing { own, writing: None, retry_at: self.now.time, reason: Some(reason) };
             self.drive_closing(ctx);
         }
     }
 
     /// An opening that may yet be applied is closed like a session.
-    fn close_opening(&mut self) {
+    fn close_opening(&mut self, ctx: &mut StepContext<'_>) {
         let SessionStage::Opening { own, .. } = &self.session.stage else { return };
         let mut own = own.clone();
         own.unacknowledged.extend(own.version.take());
-        self.session.stage = SessionStage::Closing {
-            own,
-            writing: None,
-            retry_at: self.now.time,
-            reason: EndReason::Shutdown,
-        };
+        self.session.stage =
+            SessionStage::Closing { own, writing: None, retry_at: self.now.time, reason: None };
+        self.drive_closing(ctx);
     }
 
     fn drive_closing(&mut self, ctx: &mut StepContext<'_>) {
@@ -523,7 +569,7 @@ impl Engine {
             return;
         }
         // A session that ran out ended with its last beat, and not when its owner got round to closing it.
-        let beat_at = if *reason == EndReason::Shutdown { self.now.wall } else { own.record.beat_at };
+        let beat_at = if *reason == Some(EndReason::Shutdown) { self.now.wall } else { own.record.beat_at };
         let record = SessionRecord { state: SessionState::Closed, beat_at, ..own.record.clone() };
         let version = ctx.version();
         let put = Some((version, Record::Session(record)));
@@ -559,17 +605,19 @@ impl Engine {
                 Recognised::Gone => (own.version, *retry_at) = (None, now),
                 Recognised::Over => self.session_over(id, reason, ctx),
                 // The twin's session is none of ours to call over.
-                Recognised::Cloned => self.session_over(id, EndReason::Cloned, ctx),
+                Recognised::Cloned => self.session_over(id, Some(EndReason::Cloned), ctx),
             },
         }
     }
 
     /// Over is final: the id is never used again.
-    fn session_over(&mut self, id: SessionId, reason: EndReason, ctx: &mut StepContext<'_>) {
-        ctx.event(Event::SessionOver { session: id, reason });
+    fn session_over(&mut self, id: SessionId, reason: Option<EndReason>, ctx: &mut StepContext<'_>) {
+        if let Some(reason) = reason {
+            ctx.event(Event::SessionOver { session: id, reason });
+        }
         ctx.out.push(Output::ReleaseLock { session: id });
         self.session.stage = SessionStage::None { retry_at: self.now.time };
-        if matches!(reason, EndReason::Cloned) {
+        if matches!(reason, Some(EndReason::Cloned)) {
             // A twin lives under it: we watch it like the session of any other node.
             self.track_session(id);
         } else {

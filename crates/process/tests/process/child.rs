@@ -28,16 +28,22 @@ fn the_exit_is_the_childs() {
 
 #[test]
 fn a_command_that_cannot_be_started_says_why() {
+    [false, true].into_iter().for_each(cannot_be_started);
+}
+
+fn cannot_be_started(prepared: bool) {
     let mut fixture = Fixture::new(1_000, 200);
     let plain = fixture.dir.path().join("plain");
     fs::write(&plain, "not a program").unwrap();
     fs::set_permissions(&plain, fs::Permissions::from_mode(0o644)).unwrap();
     let cases = [("no-such-program-anywhere", 127, "No such file"), (plain.to_str().unwrap(), 126, "denied")];
     for (program, expected, words) in cases {
+        let waiting = prepared.then(|| fixture.prepare());
         let ask = Ask::Start { program: program.into(), args: vec![], env: vec![], cwd: None, ttl_ms: LONG };
         let Answer::NotStarted { code, message } = fixture.ask(&ask) else { panic!("{program} started") };
         assert_eq!(code, expected);
         assert!(message.contains(words), "{message}");
+        assert!(waiting.is_none_or(gone), "nothing is left of it");
     }
     fixture.start("exit 0", LONG);
     assert_eq!(fixture.ask(&Ask::Wait), ended(Exit::Code(0), false, false));
@@ -180,8 +186,15 @@ fn signals_reach_the_whole_group() {
 /// priority.
 #[test]
 fn a_child_inherits_nothing_that_is_ours() {
+    [false, true].into_iter().for_each(inherits_nothing_that_is_ours);
+}
+
+fn inherits_nothing_that_is_ours(prepared: bool) {
     let mut fixture = Fixture::new(1_000, 200);
     fixture.lock();
+    if prepared {
+        fixture.prepare();
+    }
     let (pid, _) = fixture.start("exec sleep 1000", LONG);
     let mut plain = std::process::Command::new("sleep").arg("1000").stdin(Stdio::null()).spawn().unwrap();
     let plain_pid = i32::try_from(plain.id()).unwrap();
@@ -207,7 +220,14 @@ fn status(pid: i32, field: &str) -> Option<String> {
 
 #[test]
 fn a_very_long_command_line_arrives_whole() {
+    [false, true].into_iter().for_each(long_command_line);
+}
+
+fn long_command_line(prepared: bool) {
     let mut fixture = Fixture::new(1_000, 200);
+    if prepared {
+        fixture.prepare();
+    }
     let long = "x".repeat(100_000);
     let mut args: Vec<String> =
         ["-c", "last=${10}; [ ${#last} = 100000 ] && exit $#", "sh"].map(Into::into).into();
@@ -234,6 +254,10 @@ fn the_lock_changes_hands_only_when_no_child_needs_it() {
 
 #[test]
 fn environment_directory_and_streams_are_passed() {
+    [false, true].into_iter().for_each(passed_to_the_child);
+}
+
+fn passed_to_the_child(prepared: bool) {
     let mut fixture = Fixture::with(1_000, 200, |command| {
         command
             .stdin(Stdio::piped())
@@ -250,6 +274,9 @@ fn environment_directory_and_streams_are_passed() {
         cwd: Some("/usr".into()),
         ttl_ms: LONG,
     };
+    if prepared {
+        fixture.prepare();
+    }
     assert!(matches!(fixture.ask(&ask), Answer::Started { .. }));
     fixture.elector.stdin.take().unwrap().write_all(b"hello\n").unwrap();
     assert_eq!(fixture.ask(&Ask::Wait), ended(Exit::Code(0), false, false));
@@ -270,6 +297,9 @@ fn many_children_one_after_another_leave_nothing() {
     };
     let before = descriptors(&mut fixture);
     for round in 0..20 {
+        if round % 2 == 1 {
+            fixture.prepare();
+        }
         let (pid, _) = fixture.start(&format!("sleep 0 & exit {round}"), LONG);
         let Answer::Ended { exit, .. } = fixture.ask(&Ask::Wait) else { panic!("it ended") };
         assert_eq!(exit, Exit::Code(round));

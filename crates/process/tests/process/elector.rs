@@ -17,6 +17,7 @@ pub(crate) enum Ask {
     Launch { stop_grace_ms: u64, kill_slack_ms: u64 },
     Lock { path: String },
     Unlock,
+    Prepare,
     Start { program: String, args: Vec<String>, env: Vec<(String, String)>, cwd: Option<String>, ttl_ms: u64 },
     Renew { ttl_ms: u64 },
     Signal { signal: i32 },
@@ -68,6 +69,10 @@ impl Elector {
             Ask::Launch { stop_grace_ms, kill_slack_ms } => self.launch(stop_grace_ms, kill_slack_ms).await,
             Ask::Lock { path } => self.lock(&path).await,
             Ask::Unlock => done(&self.guard.as_ref().unwrap().release_lock().await),
+            Ask::Prepare => {
+                self.guard.as_ref().unwrap().prepare();
+                Answer::Done
+            }
             Ask::Start { program, args, env, cwd, ttl_ms } => {
                 let command = Command {
                     program: program.into(),

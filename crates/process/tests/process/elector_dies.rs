@@ -104,8 +104,15 @@ fn a_killed_elector_without_a_child_leaves_nothing() {
 
 /// Freezes the elector and checks that the child and all of its own ended before the deadline.
 fn frozen_elector(script: &str, hearts: usize, expected: Signal) {
+    [false, true].into_iter().for_each(|prepared| frozen_elector_of(prepared, script, hearts, expected));
+}
+
+fn frozen_elector_of(prepared: bool, script: &str, hearts: usize, expected: Signal) {
     let mut fixture = Fixture::new(1_000, 500);
     let lock = fixture.lock();
+    if prepared {
+        fixture.prepare();
+    }
     let (pid, deadline) = fixture.start(script, 5_000);
     let mut pids = fixture.hearts(hearts);
     pids.push(pid);

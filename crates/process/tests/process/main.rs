@@ -7,6 +7,7 @@
 mod child;
 mod elector;
 mod elector_dies;
+mod gate;
 mod support;
 mod terminal;
 mod watchdog_dies;

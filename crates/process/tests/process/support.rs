@@ -119,6 +119,20 @@ impl Fixture {
         path
     }
 
+    /// Has the watchdog prepare for a start; returns the process that waits at the gate.
+    pub(crate) fn prepare(&mut self) -> i32 {
+        assert_eq!(self.ask(&Ask::Prepare), Answer::Done);
+        let list = format!("/proc/{0}/task/{0}/children", self.watchdog);
+        let mut waiting = None;
+        eventually("a process waits at the gate", || {
+            let children = fs::read_to_string(&list).unwrap_or_default();
+            waiting =
+                children.split_whitespace().find_map(|pid| pid.parse().ok().filter(|pid| is_gated(*pid)));
+            waiting.is_some()
+        });
+        waiting.unwrap()
+    }
+
     /// Runs a shell script as the child; returns its pid and the deadline.
     pub(crate) fn start(&mut self, script: &str, ttl_ms: u64) -> (i32, u64) {
         match self.ask(&self.script(script, ttl_ms)) {
@@ -206,6 +220,12 @@ pub(crate) fn eventually(what: &str, mut fact: impl FnMut() -> bool) {
         assert!(begun.elapsed() < PATIENCE, "never happened: {what}");
         std::thread::sleep(Duration::from_millis(2));
     }
+}
+
+/// True if this process waits at a gate, asleep.
+pub(crate) fn is_gated(pid: i32) -> bool {
+    let name = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+    name.trim() == "lease-gate" && state(pid) == Some('S')
 }
 
 /// True if there is no such process any more, not even a dead one that was not reaped.

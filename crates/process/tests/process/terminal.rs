@@ -52,7 +52,11 @@ impl Typist {
 fn a_child_reads_from_the_terminal_and_gives_it_back() {
     let mut typist = Typist::new();
     assert!(typist.elector_is_in_front());
-    for word in ["first", "second"] {
+    for word in ["first", "second", "prepared", "again"] {
+        if word == "prepared" {
+            typist.fixture.prepare();
+            assert!(typist.elector_is_in_front(), "what waits at a gate has no terminal");
+        }
         let (pid, _) = typist.fixture.start("read -r line; echo \"$line\" > \"$DIR/$line\"", 600_000);
         eventually("the child is in front", || typist.in_front() == pid.to_string());
         typist.type_in(&format!("{word}\n"));

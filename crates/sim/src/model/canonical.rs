@@ -268,6 +268,7 @@ impl Visitor for GatherPass {
     }
     fn past(&mut self, _: &mut Time, _: Duration) {}
     fn due(&mut self, _: &mut Time) {}
+    fn moment(&mut self, _: &mut Time) {}
     fn polls(&mut self, _: &mut u64, _: u64) {}
 }
 
@@ -279,6 +280,8 @@ struct RewritePass<'a> {
     versions: HashMap<Version, u128>,
     requests: HashMap<SessionId, u128>,
     sweep: bool,
+    /// How far each clock goes in one tick.
+    ticks: Vec<Duration>,
     node: usize,
     clock: Time,
 }
@@ -288,7 +291,8 @@ impl<'a> RewritePass<'a> {
         let mut nonce = 0;
         let ids = gathered.sessions.iter().map(|_| World::draw(&mut nonce, setup.names())).collect();
         let (versions, requests) = (HashMap::new(), HashMap::new());
-        Self { gathered, ids, versions, requests, sweep: setup.sweep, node: 0, clock: BASE }
+        let ticks = (0..setup.paces.len()).map(|node| setup.tick(node)).collect();
+        Self { gathered, ids, versions, requests, sweep: setup.sweep, ticks, node: 0, clock: BASE }
     }
 }
 
@@ -358,6 +362,14 @@ impl Visitor for RewritePass<'_> {
     fn due(&mut self, at: &mut Time) {
         if *at != Time::NEVER {
             *at = BASE.after(at.since(self.clock));
+        }
+    }
+    /// Clocks show whole ticks only: what happens between two of them happens at the later one.
+    fn moment(&mut self, at: &mut Time) {
+        if *at != Time::NEVER {
+            let (ahead, tick) = (at.since(self.clock).as_nanos(), self.ticks[self.node].as_nanos());
+            let ticks = u32::try_from(ahead.div_ceil(tick)).unwrap_or(u32::MAX);
+            *at = BASE.after(self.ticks[self.node].saturating_mul(ticks));
         }
     }
     fn polls(&mut self, count: &mut u64, sweep: u64) {

@@ -46,7 +46,6 @@ pub fn all() -> Vec<Setup> {
         Setup { crashes: 1, liveness_locks: Some(true), work_outlives: true, ..Setup::new("dead") },
         Setup { crashes: 1, liveness_locks: Some(false), work_outlives: true, ..Setup::new("dead-elector") },
         Setup { stops: 1, cuts: REQUESTS, ..Setup::new("stop") },
-        Setup { deletion: true, sweep: true, cuts: REQUESTS, ..Setup::new("deletion") },
         Setup { cuts: REQUESTS, paces: mixed(), ..Setup::new("mixed-ttls") },
         Setup { cuts: REQUESTS, paces: clocks(), ..Setup::new("clock-rates") },
         Setup { sweep: true, cuts: REQUESTS, ..Setup::new("sweep") },
@@ -74,6 +73,7 @@ pub fn every() -> Vec<Setup> {
 #[must_use]
 pub fn large() -> Vec<Setup> {
     vec![
+        Setup { deletion: true, sweep: true, cuts: REQUESTS, ..Setup::new("deletion") },
         Setup { duplicates: true, deletion: true, ..late("duplicates", &[MessageKind::Closings], 0) },
         Setup { resign: true, cuts: &[], ..late("late-resign", &[MessageKind::Roles], 1) },
         Setup { resign: true, hints: true, ..Setup::new("resign-hints") },
@@ -94,6 +94,12 @@ pub fn large() -> Vec<Setup> {
         Setup { resign: true, ..three("three-nodes-resign") },
         Setup { cuts: REQUESTS, ..three("three-nodes-cut") },
         Setup { crashes: 1, resign: true, depth: Some(12), ..three("three-nodes-crash") },
+        // The second node is the standby that rests, the third the one that watches.
+        Setup { cuts: REQUESTS, victims: vec![1], ..three("three-nodes-cut-resting") },
+        Setup { cuts: EITHER, victims: vec![2], ..three("three-nodes-cut-watching") },
+        Setup { pause: true, victims: vec![1], ..three("three-nodes-pause-resting") },
+        Setup { pause: true, victims: vec![2], ..three("three-nodes-pause-watching") },
+        Setup { crashes: 2, victims: vec![0, 2], ..three("three-nodes-crash-of-two") },
     ]
 }
 

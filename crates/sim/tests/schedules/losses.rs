@@ -118,6 +118,28 @@ fn a_resignation_that_the_store_lost_orphans_nothing() {
     }
 }
 
+/// A replica that lags behind goes on to show a role as ours that the store has lost: giving it back is refused each time, and is
+/// not tried without end.
+#[test]
+fn a_role_that_only_stale_reads_show_as_ours_is_given_back_in_measure() {
+    let mut s = on_class_c(None);
+    let held = s.role_register();
+    s.cut.insert(B);
+    s.feed(A, Input::Withdraw { role: role() });
+    s.wait(1.0);
+    s.registers.remove(&held.0);
+    s.stale.extend([held]);
+    let began = s.now;
+    s.feed(A, Input::Hinted(Hint::Forgot));
+    s.wait(1.0);
+    let (refused, reads) = (s.times(A, MessageKind::Resign, began), s.times(A, MessageKind::Read, began));
+    assert!((2..=8).contains(&refused) && reads <= 20, "{refused} resignations, {reads} reads in a second");
+    s.stale.clear();
+    s.cut.clear();
+    s.wait(20.0);
+    assert!(s.leaders() == [B] && !s.overlap);
+}
+
 /// Rule 5: a clone of C claimed the role in the name of the session that both have, and is gone. C may not claim yet, and
 /// withdraws: it keeps the role in mind until it has given it up, because no other node can.
 #[test]

@@ -58,6 +58,8 @@ pub(crate) struct Script {
     /// Sessions whose connection dropped.
     pub(crate) severed: BTreeSet<SessionId>,
     pub(crate) hints: bool,
+    /// What reads show of these registers, whatever they hold: a replica that lags behind.
+    pub(crate) stale: BTreeMap<Key, (Version, Record)>,
     pub(crate) works: BTreeMap<usize, Token>,
     /// When the watchdog of each node kills its work.
     pub(crate) until: BTreeMap<usize, u64>,
@@ -121,6 +123,7 @@ impl Script {
             liveness_lock,
             severed: BTreeSet::new(),
             hints: true,
+            stale: BTreeMap::new(),
             works: BTreeMap::new(),
             until: BTreeMap::new(),
             overlap: false,
@@ -194,6 +197,14 @@ impl Script {
 
     pub(crate) fn token(&self, node: usize) -> Token {
         self.engines[node].leads(&role(), Time::from_nanos(self.now)).expect("it leads")
+    }
+
+    /// Gives a node an input, and a fate to the message of that kind that it sends for it. Gives the instant.
+    pub(crate) fn provoke(&mut self, node: usize, input: Input, kind: MessageKind, fate: MessageFate) -> u64 {
+        self.rule = Some((node, kind, fate));
+        self.feed(node, input);
+        assert!(self.rule.is_none(), "it sent one");
+        self.now
     }
 
     pub(crate) fn feed(&mut self, node: usize, input: Input) {
@@ -277,7 +288,8 @@ impl Script {
             Output::Read { query, .. } => {
                 let wanted =
                     |key: &Key| query.keys.contains(key) || query.kinds.contains(&(key.epoch(), key.kind()));
-                let found = self.registers.iter().filter(|(key, _)| wanted(key));
+                let fresh = self.registers.iter().filter(|(key, _)| !self.stale.contains_key(key));
+                let found = fresh.chain(&self.stale).filter(|(key, _)| wanted(key));
                 Reply::Read(found.map(|(key, (version, value))| entry(key, *version, value)).collect())
             }
             Output::Write { writes, .. } => {

@@ -250,6 +250,8 @@ struct Driver {
     describe_at: Time,
     /// Whether there are handles left.
     has_handles: bool,
+    /// When the loop turns if nothing else happens.
+    wake_at: Time,
     /// Since when only the store's word is missing for the end.
     idle_since: Option<Time>,
     /// The session whose liveness lock is held.
@@ -284,6 +286,7 @@ impl Driver {
             contact: config.contact.clone(),
             describe_at: config.clock.now().after(DESCRIBE_EVERY * config.timing.ttl),
             has_handles: true,
+            wake_at: Time::from_nanos(0),
             idle_since: None,
             acquired: None,
             last_error: None,
@@ -309,6 +312,7 @@ impl Driver {
                 break;
             }
             let wake = self.table.next_wake().min(self.engine.next_wake()).min(abandon_at);
+            self.wake_at = wake;
             let input = tokio::select! {
                 biased;
                 Some(done) = self.in_flight.next(), if !self.in_flight.is_empty() => {
@@ -334,6 +338,7 @@ impl Driver {
                 }
                 Some(signal) = self.signals.next() => {
                     self.on_signal(signal);
+                    self.drain_signals();
                     continue;
                 }
                 () = self.clock.sleep_until(wake) => Input::Wake,
@@ -391,7 +396,12 @@ impl Driver {
         }
     }
 
+    /// Among many nodes most changes concern others: they are worth no step, unless it is time for one.
     fn on_signal(&mut self, signal: Signal) {
+        let concerns_others = matches!(&signal, Signal::Changed(key) if !self.engine.heeds(key));
+        if concerns_others && self.clock.now() < self.wake_at {
+            return;
+        }
         if matches!(signal, Signal::Forgot) {
             self.describe_at = self.clock.now();
         }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use tenure_core::{Key, Kind, Query};
+use tenure_core::{Key, Kind};
 
 use super::Operator;
 use super::update::Update;
@@ -14,11 +14,7 @@ use crate::{Error, Name};
 impl Operator {
     /// What is kept about every alert. What cannot be read is left out.
     pub async fn alerts<T: DeserializeOwned>(&self) -> Result<BTreeMap<Name, T>, Error> {
-        let Some(epoch) = super::epoch(&self.store, &self.namespace).await? else {
-            return Ok(BTreeMap::new());
-        };
-        let query = Query { keys: Vec::new(), kinds: vec![(epoch, Kind::Alert)] };
-        let found = self.store.read(&self.namespace, &query).await?;
+        let Some((_, found)) = self.read_kinds(&[Kind::Alert]).await? else { return Ok(BTreeMap::new()) };
         let read = |entry: Entry| match entry.key {
             Key::Named(_, _, name) => Some((name, entry.value.parse().ok()?)),
             _ => None,

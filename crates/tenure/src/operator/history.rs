@@ -138,6 +138,7 @@ mod tests {
             node_writes: 1,
             holds_back: false,
             ttl: Duration::from_secs(1),
+            every: Duration::ZERO,
             takeover: Takeover::Strict,
             grace: Duration::from_secs(1),
             liveness_lock: None,

@@ -41,9 +41,10 @@ pub(super) async fn check_sessions(
         sessions.iter().map(|(id, session)| (*id, first(session, now))).collect();
     let doubtful = |id: &SessionId| liveness[id].state == NodeState::Silent && named.contains(id);
     let doubtful: Vec<SessionId> = sessions.keys().filter(|id| doubtful(id)).copied().collect();
-    // A leader beats five times in a ttl, unless it was told otherwise.
-    let Some(wait) = doubtful.iter().map(|id| sessions[id].ttl / 4).max() else { return Ok(liveness) };
-    tokio::time::sleep(wait.min(Duration::from_secs(5))).await;
+    // Its record says how often it beats; one of an older version does not, and beats five times in a ttl.
+    let pace = |id: &SessionId| (sessions[id].every + sessions[id].ttl / 20).max(sessions[id].ttl / 4);
+    let Some(wait) = doubtful.iter().map(pace).max() else { return Ok(liveness) };
+    tokio::time::sleep(wait.min(Duration::from_secs(10))).await;
     let keys = doubtful.iter().map(|id| Key::Session(epoch, *id)).collect();
     for entry in store.read(namespace, &Query { keys, kinds: Vec::new() }).await? {
         let (Key::Session(_, id), Ok(session)) = (&entry.key, entry.value.parse::<Session>()) else {
@@ -153,6 +154,7 @@ mod tests {
             node_writes: 1,
             holds_back: false,
             ttl: Duration::from_secs(2),
+            every: Duration::ZERO,
             takeover: Takeover::Strict,
             grace: Duration::from_secs(1),
             liveness_lock: None,

@@ -22,13 +22,14 @@ pub use tenure_core::record::Order;
 pub use watch::{ClusterChange, ClusterWatch};
 
 use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use futures_util::StreamExt;
 use futures_util::stream::BoxStream;
 use tenure_core::bounds::truncate;
 use tenure_core::record::{Cluster, PROTOCOL, Session};
-use tenure_core::{Epoch, Key, Query, Version};
+use tenure_core::{Epoch, Key, Kind, Query, Version};
 
 use crate::clock::wall_now;
 use crate::history::TenureRecord;
@@ -54,12 +55,14 @@ pub struct Operator {
     store: SharedStore,
     namespace: Name,
     by: String,
+    /// The epoch at the last look: what it names is read together with the register that tells whether it still counts.
+    epoch: Arc<Mutex<Option<Epoch>>>,
 }
 
 impl Operator {
     /// An operator of that name, on that namespace of that store.
     pub fn new(store: SharedStore, namespace: Name, by: impl Into<String>) -> Self {
-        Self { store, namespace, by: by.into() }
+        Self { store, namespace, by: by.into(), epoch: Arc::default() }
     }
 
     /// The same operator, acting under another name.
@@ -88,7 +91,7 @@ impl Operator {
 
     /// Everything, as it is now.
     pub async fn snapshot(&self) -> Result<ClusterSnapshot, Error> {
-        ClusterSnapshot::take(&self.store, &self.namespace).await
+        ClusterSnapshot::take(self).await
     }
 
     /// Comes whenever something may have changed, and at least this often.
@@ -107,6 +110,29 @@ impl Operator {
 
     fn order(&self, why: &str) -> Order {
         Order { by: truncate(&self.by), why: truncate(why), at: wall_now() }
+    }
+
+    /// The `cluster` register, and all registers of these kinds; none if no node was ever there. That is one read, unless the
+    /// namespace began a new life since the last look.
+    async fn read_kinds(&self, kinds: &[Kind]) -> Result<Option<(Entry, Vec<Entry>)>, StoreError> {
+        let known = *self.epoch.lock().unwrap_or_else(PoisonError::into_inner);
+        let of = |epoch: Epoch| kinds.iter().map(move |kind| (epoch, *kind)).collect::<Vec<_>>();
+        let query = Query { keys: vec![Key::Cluster], kinds: known.map(of).unwrap_or_default() };
+        let mut found = self.store.read(&self.namespace, &query).await?;
+        let Some(cluster) = found.iter().position(|entry| entry.key == Key::Cluster) else { return Ok(None) };
+        let cluster = found.swap_remove(cluster);
+        refuse_newer(&cluster)?;
+        let epoch = cluster.value.parse::<Cluster>().ok().map(|cluster| cluster.epoch);
+        if epoch != known {
+            *self.epoch.lock().unwrap_or_else(PoisonError::into_inner) = epoch;
+            found = match epoch {
+                Some(epoch) => {
+                    self.store.read(&self.namespace, &Query { keys: Vec::new(), kinds: of(epoch) }).await?
+                }
+                None => Vec::new(),
+            };
+        }
+        Ok(Some((cluster, found)))
     }
 
     async fn read_one(&self, key: Key) -> Result<Option<Entry>, StoreError> {

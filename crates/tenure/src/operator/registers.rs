@@ -6,12 +6,12 @@ use std::time::Duration;
 use tenure_core::record::{
     Cluster, EndReason, Holder, Node, NodeControl, Reason, Role, RoleControl, Session,
 };
-use tenure_core::{Epoch, Key, Kind, Query, Record, Timestamp};
+use tenure_core::{Epoch, Key, Kind, Record, Timestamp};
 
 use super::liveness::{LivenessBySession, SessionLiveness};
-use super::{ClusterSnapshot, NodeReport, NodeState, RoleReport, RoleState, is_internal};
+use super::{ClusterSnapshot, NodeReport, NodeState, Operator, RoleReport, RoleState, is_internal};
 use crate::origin::split_origin;
-use crate::store::{Entry, SharedStore};
+use crate::store::Entry;
 use crate::{Error, Name, SessionId, Token};
 
 /// The registers, by kind.
@@ -30,20 +30,15 @@ pub(super) struct Registers {
 
 impl Registers {
     /// All registers of a namespace; none if no node was ever there.
-    pub(super) async fn read(store: &SharedStore, namespace: &Name) -> Result<Option<Self>, Error> {
-        let query = Query { keys: vec![Key::Cluster], kinds: Vec::new() };
-        let Some(cluster) = store.read(namespace, &query).await?.pop() else { return Ok(None) };
-        super::refuse_newer(&cluster)?;
+    pub(super) async fn read(operator: &Operator) -> Result<Option<Self>, Error> {
+        let kinds = [Kind::Session, Kind::Node, Kind::Role, Kind::RoleControl, Kind::NodeControl];
+        let Some((cluster, found)) = operator.read_kinds(&kinds).await? else { return Ok(None) };
         let Record::Cluster(Cluster { epoch, max_ttl, floor, .. }) = cluster.value.to_record(&Key::Cluster)
         else {
             return Ok(Some(Self { unreadable: vec![cluster.key.to_string()], ..Self::default() }));
         };
-        let kinds = [Kind::Session, Kind::Node, Kind::Role, Kind::RoleControl, Kind::NodeControl];
-        let query = Query { keys: Vec::new(), kinds: kinds.map(|kind| (epoch, kind)).into() };
         let mut registers = Self { epoch, longest_lease: Some(max_ttl), floor, ..Self::default() };
-        for entry in store.read(namespace, &query).await? {
-            registers.put(&entry);
-        }
+        found.iter().for_each(|entry| registers.put(entry));
         Ok(Some(registers))
     }
 
@@ -62,6 +57,24 @@ impl Registers {
         }
     }
 
+    /// Takes in a newer record of a session that is known. False if it tells of more than a beat, or of a session that is not known:
+    /// other registers may have changed with it.
+    pub(super) fn refresh(&mut self, entry: &Entry) -> bool {
+        let (Key::Session(epoch, id), Record::Session(session)) =
+            (&entry.key, entry.value.to_record(&entry.key))
+        else {
+            return true;
+        };
+        let Some(known) = self.sessions.get_mut(id).filter(|_| *epoch == self.epoch) else { return false };
+        if session.beat < known.beat {
+            return true;
+        }
+        let telling = |session: &Session| (session.freed, session.node_writes, session.state);
+        let same = telling(&session) == telling(known);
+        *known = session;
+        same
+    }
+
     /// The sessions that a role or a node names.
     pub(super) fn named(&self) -> BTreeSet<SessionId> {
         let holders = self.roles.values().filter_map(|role| role.holder.as_ref());
@@ -70,11 +83,11 @@ impl Registers {
     }
 
     /// All of it, for people.
-    pub(super) fn report(self, liveness: &LivenessBySession) -> ClusterSnapshot {
+    pub(super) fn report(&self, liveness: &LivenessBySession) -> ClusterSnapshot {
         let (all, nodes) = (self.role_reports(liveness), self.node_reports(liveness));
         let (internal, roles) = all.into_iter().partition(|report: &RoleReport| is_internal(&report.role));
         let (age, epoch, longest_lease) = (Duration::ZERO, Some(self.epoch), self.longest_lease);
-        let (unreadable, floor) = (self.unreadable, self.floor);
+        let (unreadable, floor) = (self.unreadable.clone(), self.floor);
         ClusterSnapshot { roles, internal, nodes, unreadable, age, epoch, floor, longest_lease }
     }
 

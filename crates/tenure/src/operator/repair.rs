@@ -361,6 +361,7 @@ fn expelled(lease: Duration) -> Session {
         holds_back: false,
         node_writes: 0,
         ttl: lease,
+        every: Duration::ZERO,
         takeover: Takeover::Strict,
         grace: lease,
         liveness_lock: None,

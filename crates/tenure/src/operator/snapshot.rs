@@ -7,9 +7,8 @@ use serde::Serialize;
 use tenure_core::record::{Order, Reason};
 use tenure_core::{Epoch, Timestamp};
 
-use super::liveness;
 use super::registers::Registers;
-use crate::store::SharedStore;
+use super::{Operator, liveness};
 use crate::{Error, Name, SessionId, Timing, Token};
 
 /// The roles and nodes of a namespace at one moment.
@@ -149,9 +148,10 @@ pub fn is_internal(role: &Name) -> bool {
 }
 
 impl ClusterSnapshot {
-    pub(super) async fn take(store: &SharedStore, namespace: &Name) -> Result<Self, Error> {
-        let Some(registers) = Registers::read(store, namespace).await? else { return Ok(Self::default()) };
+    pub(super) async fn take(operator: &Operator) -> Result<Self, Error> {
+        let Some(registers) = Registers::read(operator).await? else { return Ok(Self::default()) };
         let named = registers.named();
+        let Operator { store, namespace, .. } = operator;
         let liveness =
             liveness::check_sessions(store, namespace, registers.epoch, &registers.sessions, &named).await?;
         Ok(registers.report(&liveness))

@@ -1,6 +1,6 @@
 //! Scheduled tasks as operators see them: the ledger, and asking for a run, a pause, an end of it.
 
-use tenure_core::{Key, Kind, Query};
+use tenure_core::{Key, Kind};
 
 use super::update::Update;
 use super::{Operator, OperatorAction};
@@ -53,10 +53,9 @@ impl Operator {
     }
 
     async fn ledgers(&self, task: Option<&Name>) -> Result<Vec<(Key, TaskRecord)>, Error> {
-        let Some(epoch) = super::epoch(&self.store, &self.namespace).await? else { return Ok(Vec::new()) };
-        let query = Query { keys: Vec::new(), kinds: vec![(epoch, Kind::Task)] };
+        let Some((_, entries)) = self.read_kinds(&[Kind::Task]).await? else { return Ok(Vec::new()) };
         let mut found = Vec::new();
-        for entry in self.store.read(&self.namespace, &query).await? {
+        for entry in entries {
             match entry.value.parse::<TaskRecord>() {
                 Ok(record) if task.is_none_or(|task| record.task == *task) => {
                     found.push((entry.key, record));

@@ -6,11 +6,13 @@ use std::time::{Duration, Instant};
 use futures_util::stream::BoxStream;
 use futures_util::{FutureExt, StreamExt};
 use serde::{Deserialize, Serialize};
+use tenure_core::Key;
 use tenure_core::record::{EndReason, Order, Reason, StartReason};
 
 use super::liveness::LivenessMonitor;
 use super::registers::Registers;
-use super::{ClusterSnapshot, NodeReport, Operator, RoleReport, RoleState};
+use super::{ClusterSnapshot, NodeReport, NodeState, Operator, RoleReport, RoleState};
+use crate::store::Entry;
 use crate::{Error, Name, SessionId, Token};
 
 /// Polls whenever something may have changed, and returns the changes. What comes and goes between two polls is reported as
@@ -19,12 +21,20 @@ pub struct ClusterWatch {
     operator: Operator,
     changes: BoxStream<'static, ()>,
     monitor: LivenessMonitor,
+    registers: Registers,
     last: ClusterSnapshot,
-    pause: Duration,
-    /// How long the last poll took.
-    took: Duration,
-    /// When it began: what it shows is at least as old as that.
+    /// When the next poll is due, if no notification comes.
+    due: Instant,
+    /// No poll before this, whatever comes: polling takes a fifth of a core at most.
+    rests_until: Instant,
+    /// When what the snapshot shows was asked for: it is at least as old as that.
     began: Instant,
+    /// When this watch polled last.
+    polled_at: Instant,
+    /// The leases of sessions that are not over, and whether each was seen to beat within it.
+    leases: BTreeMap<SessionId, (Duration, bool)>,
+    /// When each session was last read, by this watch or by a node; none if this watch alone reads.
+    read_at: Option<BTreeMap<SessionId, Instant>>,
 }
 
 impl std::fmt::Debug for ClusterWatch {
@@ -105,24 +115,30 @@ impl ClusterChange {
 const MAX_INTERVAL: Duration = Duration::from_secs(1);
 /// The shortest pause, however short a ttl is.
 const MIN_INTERVAL: Duration = Duration::from_millis(50);
-/// After a poll it rests this many times as long as the poll took.
+/// The same for a watch that is told of beats: notifications may be lost.
+const MAX_TOLD_INTERVAL: Duration = Duration::from_secs(60);
+const MIN_TOLD_INTERVAL: Duration = Duration::from_secs(10);
+/// After a look it rests this many times as long as the look took.
 const REST_FACTOR: u32 = 4;
 
 impl Operator {
     /// Begins to watch: from here on nothing is missed.
     pub async fn watch(&self) -> Result<ClusterWatch, Error> {
-        let changes = self.changes(MAX_INTERVAL);
-        let (operator, last) = (self.clone(), ClusterSnapshot::default());
+        let now = Instant::now();
         let mut watch = ClusterWatch {
-            operator,
-            changes,
+            operator: self.clone(),
+            changes: self.changes(MAX_TOLD_INTERVAL),
             monitor: LivenessMonitor::default(),
-            last,
-            pause: MAX_INTERVAL,
-            took: Duration::ZERO,
-            began: Instant::now(),
+            registers: Registers::default(),
+            last: ClusterSnapshot::default(),
+            due: now,
+            rests_until: now,
+            began: now,
+            polled_at: now,
+            leases: BTreeMap::new(),
+            read_at: None,
         };
-        watch.last = watch.read().await?;
+        watch.poll_now().await?;
         Ok(watch)
     }
 }
@@ -152,11 +168,11 @@ impl ClusterWatch {
     }
 
     /// Waits until it is time to poll, polls once, and returns what has changed since, if anything has. With very many roles
-    /// it polls less often, so that polling takes a fifth of a core at most. After an error you may call it again.
+    /// it polls less often, so that polling takes a fifth of a core at most. After an error you may call it again. You may
+    /// drop the future while it waits.
     pub async fn poll(&mut self) -> Result<Vec<ClusterChange>, Error> {
-        // However long a poll takes, the next comes before a lease could run out unseen.
-        tokio::time::sleep((self.took * REST_FACTOR).min(self.pause * 2)).await;
-        let _ = tokio::time::timeout(self.pause, self.changes.next()).await;
+        tokio::time::sleep_until(self.rests_until.into()).await;
+        let _ = tokio::time::timeout_at(self.due.into(), self.changes.next()).await;
         self.poll_now().await
     }
 
@@ -164,23 +180,83 @@ impl ClusterWatch {
     pub async fn poll_now(&mut self) -> Result<Vec<ClusterChange>, Error> {
         while let Some(Some(())) = self.changes.next().now_or_never() {}
         let began = Instant::now();
-        let now = self.read().await?;
-        let changes = difference(&self.last, &now);
-        self.last = now;
-        (self.took, self.began) = (began.elapsed(), began);
+        let read = Registers::read(&self.operator).await?;
+        let found = read.is_some();
+        self.registers = read.unwrap_or_default();
+        if let Some(read_at) = &mut self.read_at {
+            *read_at = self.registers.sessions.keys().map(|id| (*id, began)).collect();
+        }
+        let changes = self.look(began, found);
+        self.polled_at = Instant::now();
+        self.due = self.next_poll();
+        self.rest(began);
         Ok(changes)
     }
 
-    async fn read(&mut self) -> Result<ClusterSnapshot, Error> {
-        let Operator { store, namespace, .. } = &self.operator;
-        let Some(registers) = Registers::read(store, namespace).await? else {
-            return Ok(ClusterSnapshot::default());
+    /// Takes in sessions that a node of this process read, asked for at `began`, and returns what has changed. From the first call on
+    /// this watch reads by itself when notified, when a session tells that more has changed, when a live session was read by
+    /// neither for more than half of its lease, and now and then.
+    pub fn take_in(&mut self, sessions: &[Entry], began: Instant) -> Vec<ClusterChange> {
+        let (known, asked) = (&self.registers.sessions, self.began);
+        let read_at = self.read_at.get_or_insert_with(|| known.keys().map(|id| (*id, asked)).collect());
+        let mut told = true;
+        for entry in sessions {
+            told &= self.registers.refresh(entry);
+            if let Key::Session(_, id) = entry.key {
+                read_at.insert(id, began);
+            }
+        }
+        let now = Instant::now();
+        // With very many roles a look takes longer than a beat: beats alone do not ask for one.
+        let changes = if told && now < self.rests_until {
+            Vec::new()
+        } else {
+            let changes = self.look(began.max(asked), self.last.epoch.is_some());
+            self.rest(now);
+            changes
         };
-        let liveness = self.monitor.observe_all(&registers.sessions);
-        let shortest =
-            liveness.values().filter(|status| !status.state.is_over()).map(|status| status.ttl).min();
-        self.pause = shortest.map_or(MAX_INTERVAL, |ttl| (ttl / 5).clamp(MIN_INTERVAL, MAX_INTERVAL));
-        Ok(registers.report(&liveness))
+        let now = Instant::now();
+        if !told {
+            self.due = now;
+        } else if self.due > now {
+            self.due = self.next_poll();
+        }
+        changes
+    }
+
+    /// After a look that began then. A short one asks for no rest; after a long one the next comes before a lease could run out
+    /// unseen.
+    fn rest(&mut self, began: Instant) {
+        let ended = Instant::now();
+        let rest = ((ended - began) * REST_FACTOR).min(self.interval() * 2);
+        self.rests_until = if rest < MIN_INTERVAL { ended } else { ended + rest };
+    }
+
+    /// How often a watch polls that reads alone: no lease runs out unseen.
+    fn interval(&self) -> Duration {
+        let shortest = self.leases.values().map(|(ttl, _)| *ttl).min();
+        shortest.map_or(MAX_INTERVAL, |ttl| (ttl / 5).clamp(MIN_INTERVAL, MAX_INTERVAL))
+    }
+
+    fn next_poll(&self) -> Instant {
+        let Some(read_at) = &self.read_at else { return self.polled_at + self.interval() };
+        let beating = self.leases.iter().filter(|(_, (_, beats))| *beats);
+        let lapse = beating.filter_map(|(id, (ttl, _))| Some(*read_at.get(id)? + *ttl * 3 / 5)).min();
+        let longest = self.leases.values().map(|(ttl, _)| *ttl).max().unwrap_or_default();
+        let audit = self.polled_at + (longest * 4).clamp(MIN_TOLD_INTERVAL, MAX_TOLD_INTERVAL);
+        lapse.map_or(audit, |lapse| lapse.min(audit))
+    }
+
+    /// What the registers say now, and how that differs from what they said before.
+    fn look(&mut self, began: Instant, found: bool) -> Vec<ClusterChange> {
+        let liveness = self.monitor.observe_all(&self.registers.sessions);
+        let there = liveness.iter().filter(|(_, status)| !status.state.is_over());
+        self.leases =
+            there.map(|(id, status)| (*id, (status.ttl, status.state == NodeState::Live))).collect();
+        let now = if found { self.registers.report(&liveness) } else { ClusterSnapshot::default() };
+        let changes = difference(&self.last, &now);
+        (self.last, self.began) = (now, began);
+        changes
     }
 }
 
@@ -224,7 +300,7 @@ fn of_node(before: Option<&NodeReport>, after: Option<&NodeReport>) -> Option<Cl
         }
         (Some(was), now) if present(before).is_some() && present(after).is_none() => {
             let (node, session) = (was.node.clone(), was.session);
-            let expelled = now.is_some_and(|now| now.state == super::NodeState::Expelled);
+            let expelled = now.is_some_and(|now| now.state == NodeState::Expelled);
             Some(if expelled {
                 ClusterChange::NodeExpelled { node, session }
             } else {

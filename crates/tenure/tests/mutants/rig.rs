@@ -278,6 +278,7 @@ impl Round {
         notes.sort_by_key(|note| note.t);
         let terms = JudgeTerms {
             bound: 2 * TTL,
+            bound_of_two: 2 * TTL,
             allowance: Duration::from_secs(10),
             lease: TTL,
             recovery: 2 * TTL,

@@ -6,11 +6,17 @@ use crate::server_kit::{get, heard, key, must, name, put, soon, until_it_works, 
 use mysql_async::Conn;
 use mysql_async::prelude::Queryable;
 use tenure::store::{Kind, Mysql, Outcome, Signal, Store, Write};
-use tenure_torture::servers::mysql::DATABASE;
+use tenure_torture::servers::mysql::{DATABASE, dialect, is_mysql};
 
 /// Everything that a setting of the server could do to a connection before we have a word.
-const HOSTILE: &str = "SET autocommit = 0, sql_mode = '', time_zone = '+02:00', character_set_client = latin1, \
-    character_set_results = latin1, collation_connection = latin1_general_ci, tx_isolation = 'REPEATABLE-READ', timestamp = ";
+fn hostile(moment: u64) -> String {
+    let isolation = dialect("tx_isolation", "transaction_isolation");
+    format!(
+        "SET autocommit = 0, sql_mode = '', time_zone = '+02:00', character_set_client = latin1, \
+         character_set_results = latin1, collation_connection = latin1_general_ci, {isolation} = 'REPEATABLE-READ', \
+         timestamp = {moment}"
+    )
+}
 
 /// Around the ends of daylight saving time, and one minute with all its seconds.
 fn moments() -> impl Iterator<Item = u64> {
@@ -24,7 +30,7 @@ async fn no_second_of_the_minute_no_time_zone_and_no_sql_mode_changes_anything()
     let first = server.store();
     let mut last = must(&*first, &space, put(&place, None, "é 0")).await;
     for moment in moments() {
-        admin.query_drop(format!("SET GLOBAL init_connect = \"{HOSTILE}{moment}\"")).await.unwrap();
+        admin.query_drop(format!("SET GLOBAL init_connect = \"{}\"", hostile(moment))).await.unwrap();
         let store = server.store();
         let beat = put(&place, Some(version(&last)), &format!("é {moment}"));
         last = must(&*store, &space, Write { notify: moment % 2 == 0, ..beat }).await;
@@ -177,7 +183,7 @@ async fn a_neighbour_keeps_no_node_from_notifying() {
     let server = OneServer::new();
     let (store, space, mut admin) = (server.store(), name("notifier"), server.admin().await);
     let mut stranger = stranger(&server).await;
-    let guess = "SELECT CONCAT('tenure-notifier-', MD5('app@DATABASE'))".replace("DATABASE", DATABASE);
+    let guess = format!("SELECT CONCAT('tenure-notifier-', LEFT(SHA2('app@{DATABASE}', 256), 32))");
     let guess = row(&mut stranger, &guess).await.remove(0).unwrap();
     take(&mut stranger, &guess).await;
     let mut watch = store.watch(&space);
@@ -193,7 +199,7 @@ async fn a_neighbour_keeps_no_node_from_notifying() {
 }
 
 /// On MariaDB a listener sleeps by waiting for a lock, whose name followed from the number of a connection. A stranger that
-/// had taken the next thousand could wake all listeners at will, each of which then connects anew.
+/// had taken the next thousand could wake all listeners at will, each of which then connects anew. On MySQL it waits for none.
 #[tokio::test]
 async fn a_neighbour_has_no_lock_that_a_listener_waits_for() {
     let server = OneServer::new();
@@ -204,7 +210,7 @@ async fn a_neighbour_has_no_lock_that_a_listener_waits_for() {
     let (store, mut admin) = (server.store(), server.admin().await);
     let mut watch = store.watch(&name("listener"));
     heard(&mut watch, |signal| matches!(signal, Signal::Resync)).await;
-    let asleep = "SELECT INFO FROM information_schema.PROCESSLIST WHERE INFO LIKE '%/* tenure%listener */ GET_LOCK%' \
+    let asleep = "SELECT INFO FROM information_schema.PROCESSLIST WHERE INFO LIKE '%/* tenure%listener */ %' \
         AND ID <> CONNECTION_ID()";
     let statement = async {
         loop {
@@ -214,6 +220,9 @@ async fn a_neighbour_has_no_lock_that_a_listener_waits_for() {
         }
     };
     let statement = soon(statement).await;
+    if is_mysql() {
+        return assert!(statement.contains(" SLEEP(") && !statement.contains("LOCK"), "{statement}");
+    }
     let lock = statement.split('\'').nth(1).expect("a name").to_owned();
     let holder = row(&mut stranger, &format!("SELECT IS_USED_LOCK('{lock}')")).await.remove(0);
     assert!(holder.is_some(), "the connection for operations holds {lock}");
@@ -221,7 +230,7 @@ async fn a_neighbour_has_no_lock_that_a_listener_waits_for() {
 }
 
 /// A login that may read may also lock what it reads, on this server: writers wait, until the server ends a transaction in which
-/// nothing happens. Nothing of ours can help it, and `docs/stores/mysql.md` says what does.
+/// nothing happens. Nothing of ours can help it, and `docs/stores/neighbours.md` says what does. MySQL ends only connections.
 #[tokio::test]
 async fn a_reader_who_locks_what_it_reads_is_ended_by_a_server_that_was_told_to() {
     let server = OneServer::new();
@@ -229,7 +238,7 @@ async fn a_reader_who_locks_what_it_reads_is_ended_by_a_server_that_was_told_to(
     let first = must(&store, &space, put(&place, None, "1")).await;
     let mut admin = server.admin().await;
     for sql in [
-        "SET GLOBAL idle_transaction_timeout = 1",
+        dialect("SET GLOBAL idle_transaction_timeout = 1", "SET GLOBAL wait_timeout = 1"),
         "CREATE USER reader@'%'",
         "GRANT SELECT ON * TO reader@'%'",
     ] {

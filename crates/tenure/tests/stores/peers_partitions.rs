@@ -112,6 +112,7 @@ impl Election {
         let patient = Duration::from_secs(30);
         let terms = JudgeTerms {
             bound: patient,
+            bound_of_two: patient,
             allowance: patient,
             lease: patient,
             recovery: patient,

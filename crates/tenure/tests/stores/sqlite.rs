@@ -284,6 +284,7 @@ async fn after_a_file_was_replaced_the_longest_lease_of_those_who_knew_it_is_wai
         node_writes: 0,
         holds_back: false,
         ttl: lease,
+        every: std::time::Duration::ZERO,
         takeover: Takeover::Strict,
         grace: lease / 2,
         liveness_lock: None,

@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use crate::mysql_kit::{connect, patient};
+use crate::mysql_kit::{connect, patient, replicate};
 use crate::server_kit::soon;
 use mysql_async::prelude::Queryable;
 use tenure::event::EventKind;
 use tenure::store::{Class, SharedStore, open};
 use tenure::{Event, Node};
-use tenure_torture::servers::mysql::Mysql;
+use tenure_torture::servers::mysql::{Mysql, dialect, is_mysql};
 use tenure_torture::servers::redis;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
@@ -21,13 +21,34 @@ const SENDS: [&str; 6] = [
     "--rpl-semi-sync-master-wait-point=AFTER_SYNC",
     "--rpl-semi-sync-master-timeout=200",
 ];
+const SENDS_MYSQL: [&str; 7] = [
+    "--server-id=1",
+    "--log-bin",
+    "--sync-binlog=1",
+    "--plugin-load-add=semisync_source.so",
+    "--rpl-semi-sync-source-enabled=ON",
+    "--rpl-semi-sync-source-wait-point=AFTER_SYNC",
+    "--rpl-semi-sync-source-timeout=200",
+];
+
+/// What has a replica confirm each write.
+const CONFIRM: &str = "STOP REPLICA; SET GLOBAL rpl_semi_sync_slave_enabled = ON; START REPLICA";
+const CONFIRM_MYSQL: &str = "INSTALL PLUGIN rpl_semi_sync_replica SONAME 'semisync_replica.so'; STOP REPLICA; \
+    SET GLOBAL rpl_semi_sync_replica_enabled = ON; START REPLICA";
+
+/// A server whose users may see how many replicas follow it: on MySQL they have to be let.
+async fn primary(settings: &[&str]) -> Mysql {
+    let primary = Mysql::start(settings);
+    if is_mysql() {
+        let see = "GRANT SELECT (PROCESSLIST_COMMAND) ON performance_schema.threads TO 'app'@'%'";
+        connect(&primary.admin_url()).await.query_drop(see).await.expect("the superuser may");
+    }
+    primary
+}
 
 async fn follow(replica: &Mysql, primary: &Mysql) {
     let mut admin = connect(&replica.admin_url()).await;
-    let port = primary.port();
-    let from =
-        format!("CHANGE MASTER TO MASTER_HOST = '127.0.0.1', MASTER_PORT = {port}, MASTER_USER = 'root'");
-    admin.query_drop(from).await.expect("it can follow");
+    admin.query_drop(replicate(primary.port())).await.expect("it can follow");
     admin.query_drop("START REPLICA").await.expect("it follows");
 }
 
@@ -36,7 +57,10 @@ async fn until_class(primary: &Mysql, store: &SharedStore, class: Class) -> Stri
     let mut admin = connect(&primary.admin_url()).await;
     let right = async {
         loop {
-            admin.query_drop("CREATE OR REPLACE TABLE written (one INT)").await.expect("it is written");
+            admin
+                .query_drop("DROP TABLE IF EXISTS written; CREATE TABLE written (one INT)")
+                .await
+                .expect("it is written");
             let described = store.describe().await.expect("it answers");
             if described.class == class {
                 return described.remarks.join("\n");
@@ -69,15 +93,15 @@ async fn weakened(events: &mut UnboundedReceiver<Event>) -> String {
 /// The setting says that the server waits; its status says that it does not.
 #[tokio::test]
 async fn a_replica_that_confirms_nothing_makes_class_c_whatever_the_settings_say() {
-    let (primary, replica) = (Mysql::start(&SENDS), Mysql::start(&["--server-id=2"]));
+    let primary = primary(dialect(&SENDS[..], &SENDS_MYSQL[..])).await;
+    let replica = Mysql::start(&["--server-id=2"]);
     let store = open(&patient(&primary.url("app"))).expect("the URL can be read");
     assert_eq!(store.describe().await.unwrap().class, Class::B);
     follow(&replica, &primary).await;
     let why = until_class(&primary, &store, Class::C).await;
     assert!(why.contains("semi-synchronous"), "{why}");
     let mut admin = connect(&replica.admin_url()).await;
-    let confirm = "STOP REPLICA; SET GLOBAL rpl_semi_sync_slave_enabled = ON; START REPLICA";
-    admin.query_drop(confirm).await.expect("it confirms");
+    admin.query_drop(dialect(CONFIRM, CONFIRM_MYSQL)).await.expect("it confirms");
     let why = until_class(&primary, &store, Class::B).await;
     assert!(why.contains("falls back"), "{why}");
     store.close().await;
@@ -85,8 +109,8 @@ async fn a_replica_that_confirms_nothing_makes_class_c_whatever_the_settings_say
 
 #[tokio::test]
 async fn a_replica_that_comes_later_weakens_a_store_while_a_leader_leads() {
-    let (primary, replica) =
-        (Mysql::start(&["--server-id=1", "--log-bin", "--sync-binlog=1"]), Mysql::start(&["--server-id=2"]));
+    let primary = primary(&["--server-id=1", "--log-bin", "--sync-binlog=1"]).await;
+    let replica = Mysql::start(&["--server-id=2"]);
     let (node, mut events) = start(open(&patient(&primary.url("app"))).expect("the URL can be read")).await;
     let candidate = node.candidate("job").await.unwrap();
     let tenure = soon(candidate.elected()).await.expect("elected");

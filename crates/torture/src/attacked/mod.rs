@@ -42,31 +42,32 @@ pub struct PrivateServer {
     pub label: &'static str,
     /// One line for `--help`.
     pub about: &'static str,
-    start: fn(DataDir) -> Box<dyn AttackedServer>,
+    start: fn(DataDir, u32) -> Box<dyn AttackedServer>,
 }
 
 /// Every kind, one line each: torture, bench and `--help` find it here.
 #[rustfmt::skip]
 pub static PRIVATE_SERVERS: &[PrivateServer] = &[
-    PrivateServer { name: "sqlite", store: "sqlite", label: "SQLite", about: "The embedded store", start: |data| Box::new(Sqlite::start(data)) },
-    PrivateServer { name: "redis", store: "redis", label: "Redis", about: "Redis, durable", start: |data| Box::new(redis::Redis::start(data)) },
-    PrivateServer { name: "redis-failover", store: "redis", label: "Redis, Sentinel", about: "Redis with a replica and Sentinels: class C", start: |_| Box::new(redis::Failover::start()) },
-    PrivateServer { name: "postgres", store: "postgres", label: "PostgreSQL", about: "PostgreSQL", start: |data| Box::new(sql::Sql::postgres(data)) },
-    PrivateServer { name: "mysql", store: "mysql", label: "MariaDB", about: "MariaDB", start: |data| Box::new(sql::Sql::mysql(data)) },
-    PrivateServer { name: "mysql-pair", store: "mysql", label: "MariaDB, semi-synchronous", about: "MariaDB with a replica that confirms each write", start: |_| Box::new(semi_sync::SemiSync::start()) },
-    PrivateServer { name: "galera", store: "mysql", label: "MariaDB Galera", about: "Three members of a Galera cluster: class C", start: |_| Box::new(galera::Galera::start()) },
-    PrivateServer { name: "etcd", store: "etcd", label: "etcd", about: "Three members of etcd", start: |data| Box::new(etcd::Etcd::start(data)) },
-    PrivateServer { name: "kubernetes", store: "kubernetes", label: "Kubernetes", about: "Two API servers of Kubernetes on three members of etcd", start: |data| Box::new(kubernetes::Kubernetes::start(data)) },
-    PrivateServer { name: "zookeeper", store: "zookeeper", label: "ZooKeeper", about: "Three servers of ZooKeeper", start: |data| Box::new(zookeeper::ZooKeeper::start(data)) },
-    PrivateServer { name: "nats", store: "nats", label: "NATS", about: "Three servers of NATS JetStream", start: |data| Box::new(nats::Nats::start(data)) },
-    PrivateServer { name: "object", store: "object", label: "Object storage", about: "MinIO: object storage on one disk", start: |data| Box::new(object::Object::start(data)) },
-    PrivateServer { name: "peers", store: "peers", label: "Peers", about: "Three members of a group of peers", start: |data| Box::new(peers::Peers::start(data)) },
+    PrivateServer { name: "sqlite", store: "sqlite", label: "SQLite", about: "The embedded store", start: |data, _| Box::new(Sqlite::start(data)) },
+    PrivateServer { name: "redis", store: "redis", label: "Redis", about: "Redis, durable", start: |data, _| Box::new(redis::Redis::start(data)) },
+    PrivateServer { name: "redis-failover", store: "redis", label: "Redis, Sentinel", about: "Redis with a replica and Sentinels: class C", start: |_, _| Box::new(redis::Failover::start()) },
+    PrivateServer { name: "postgres", store: "postgres", label: "PostgreSQL", about: "PostgreSQL", start: |data, connections| Box::new(sql::Sql::postgres(data, connections)) },
+    PrivateServer { name: "mysql", store: "mysql", label: "MariaDB", about: "MariaDB", start: |data, connections| Box::new(sql::Sql::mysql(data, connections)) },
+    PrivateServer { name: "mysql-pair", store: "mysql", label: "MariaDB, semi-synchronous", about: "MariaDB with a replica that confirms each write", start: |_, _| Box::new(semi_sync::SemiSync::start()) },
+    PrivateServer { name: "galera", store: "mysql", label: "MariaDB Galera", about: "Three members of a Galera cluster: class C", start: |_, _| Box::new(galera::Galera::start()) },
+    PrivateServer { name: "etcd", store: "etcd", label: "etcd", about: "Three members of etcd", start: |data, _| Box::new(etcd::Etcd::start(data)) },
+    PrivateServer { name: "kubernetes", store: "kubernetes", label: "Kubernetes", about: "Two API servers of Kubernetes on three members of etcd", start: |data, _| Box::new(kubernetes::Kubernetes::start(data)) },
+    PrivateServer { name: "zookeeper", store: "zookeeper", label: "ZooKeeper", about: "Three servers of ZooKeeper", start: |data, _| Box::new(zookeeper::ZooKeeper::start(data)) },
+    PrivateServer { name: "nats", store: "nats", label: "NATS", about: "Three servers of NATS JetStream", start: |data, _| Box::new(nats::Nats::start(data)) },
+    PrivateServer { name: "object", store: "object", label: "Object storage", about: "MinIO: object storage on one disk", start: |data, _| Box::new(object::Object::start(data)) },
+    PrivateServer { name: "peers", store: "peers", label: "Peers", about: "Three members of a group of peers", start: |data, _| Box::new(peers::Peers::start(data)) },
 ];
 
 impl PrivateServer {
-    /// Starts a server of this kind, on a disk that can be full if that is wanted and possible.
-    pub(crate) fn start(&self, small_disk: bool) -> Box<dyn AttackedServer> {
-        (self.start)(DataDir::new(small_disk))
+    /// Starts a server of this kind, on a disk that can be full if that is wanted and possible, for so many connections if it
+    /// has to be told.
+    pub(crate) fn start(&self, small_disk: bool, connections: u32) -> Box<dyn AttackedServer> {
+        (self.start)(DataDir::new(small_disk), connections)
     }
 
     /// Whether this build has the store for it.

@@ -12,7 +12,7 @@ use tempfile::TempDir;
 use super::data_dir::DataDir;
 use super::{FaultResult, PATIENCE, until};
 use crate::fault::FaultKind;
-use crate::target::AttackedServer;
+use crate::target::{AttackedServer, ServerUse};
 use tenure_process::clock::lease_now;
 
 /// The login of the neighbour: keys of its own, and all channels, which is more than our documentation allows it.
@@ -153,6 +153,18 @@ impl AttackedServer for Redis {
 
     fn has_disk(&self) -> bool {
         self.data_dir.has_disk()
+    }
+
+    fn usage(&self) -> Option<ServerUse> {
+        let cpu = self.server.as_ref()?.cpu();
+        let counted = redis::try_query(self.address(), &["INFO", "everything"], PATIENCE).ok()?;
+        let count = |name: &str| -> Option<u64> {
+            counted.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')?.trim().parse().ok())
+        };
+        let bytes = count("total_net_input_bytes").zip(count("total_net_output_bytes"));
+        // The connection that asks is one of them.
+        let connections = count("connected_clients")?.saturating_sub(1);
+        Some(ServerUse { cpu, connections, requests: count("total_commands_processed")?, bytes })
     }
 
     fn inject(&mut self, kind: FaultKind, lasts: Duration) -> FaultResult {

@@ -11,7 +11,7 @@ use tempfile::TempDir;
 use super::data_dir::DataDir;
 use super::{FaultResult, run, until};
 use crate::fault::FaultKind;
-use crate::target::AttackedServer;
+use crate::target::{AttackedServer, ServerUse};
 
 /// A server that speaks SQL.
 pub(super) struct Sql<K: DatabaseKind> {
@@ -22,16 +22,18 @@ pub(super) struct Sql<K: DatabaseKind> {
 }
 
 impl Sql<PostgreSql> {
-    pub(super) fn postgres(data_dir: DataDir) -> Self {
-        let settings = ["max_connections=200", "fsync=on", "shared_buffers=16MB"];
+    pub(super) fn postgres(data_dir: DataDir, connections: u32) -> Self {
+        let most = format!("max_connections={connections}");
+        let settings = [most.as_str(), "fsync=on", "shared_buffers=16MB"];
         let engine = DatabaseServer::start_in(data_dir.folder(), &settings);
         Self { engine, stopped: None, older: None, data_dir }
     }
 }
 
 impl Sql<MariaDb> {
-    pub(super) fn mysql(data_dir: DataDir) -> Self {
-        let engine = DatabaseServer::start_in(data_dir.folder(), &["--max-connections=200"]);
+    pub(super) fn mysql(data_dir: DataDir, connections: u32) -> Self {
+        let most = format!("--max-connections={connections}");
+        let engine = DatabaseServer::start_in(data_dir.folder(), &[&most]);
         Self { engine, stopped: None, older: None, data_dir }
     }
 }
@@ -67,6 +69,9 @@ pub(super) trait SqlFaults: DatabaseKind + Sized {
     fn rule(server: &DatabaseServer<Self>, statements: &str) -> FaultResult;
     /// The statements for a fault, and those that undo it.
     fn words(kind: FaultKind, lasts: Duration) -> (String, &'static str);
+    /// A program that prints, one on each line, what the server counts: connections, requests, and bytes received and sent if
+    /// it counts them.
+    fn count(server: &DatabaseServer<Self>) -> Command;
 }
 
 impl<K: SqlFaults> AttackedServer for Sql<K> {
@@ -80,6 +85,21 @@ impl<K: SqlFaults> AttackedServer for Sql<K> {
 
     fn has_disk(&self) -> bool {
         self.data_dir.has_disk()
+    }
+
+    fn usage(&self) -> Option<ServerUse> {
+        let printed = K::count(&self.engine).output().ok()?.stdout;
+        let counted: Vec<u64> =
+            String::from_utf8(printed).ok()?.lines().map(str::parse).collect::<Result<_, _>>().ok()?;
+        let (connections, requests) = (*counted.first()?, *counted.get(1)?);
+        let bytes = counted.get(2).copied().zip(counted.get(3).copied());
+        // The program that asks is one of them.
+        Some(ServerUse {
+            cpu: self.engine.cpu(),
+            connections: connections.saturating_sub(1),
+            requests,
+            bytes,
+        })
     }
 
     fn inject(&mut self, kind: FaultKind, lasts: Duration) -> FaultResult {
@@ -180,7 +200,21 @@ impl SqlFaults for PostgreSql {
             }
         }
     }
+
+    fn count(server: &DatabaseServer<Self>) -> Command {
+        let mut command = Command::new("psql");
+        command.args(["-X", "-q", "-A", "-t", "-c", COUNT_POSTGRES]).arg(server.admin_url());
+        command
+    }
 }
+
+/// PostgreSQL counts no bytes.
+const COUNT_POSTGRES: &str = "SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend'
+    UNION ALL SELECT sum(xact_commit + xact_rollback) FROM pg_stat_database";
+
+const COUNT_MARIADB: &str = "SELECT VARIABLE_VALUE FROM information_schema.GLOBAL_STATUS
+    WHERE VARIABLE_NAME IN ('THREADS_CONNECTED', 'QUESTIONS', 'BYTES_RECEIVED', 'BYTES_SENT')
+    ORDER BY FIELD(VARIABLE_NAME, 'THREADS_CONNECTED', 'QUESTIONS', 'BYTES_RECEIVED', 'BYTES_SENT')";
 
 /// A program of MariaDB that speaks to a server as its administrator.
 pub(super) fn mariadb(program: &str, server: &Mysql) -> Command {
@@ -247,5 +281,11 @@ impl SqlFaults for MariaDb {
             }
             _ => ("DELETE FROM tenure_registers WHERE kind = 'session'".to_owned(), ""),
         }
+    }
+
+    fn count(server: &DatabaseServer<Self>) -> Command {
+        let mut command = mariadb("mariadb", server);
+        command.args(["-N", "-B", "-e", COUNT_MARIADB]);
+        command
     }
 }

@@ -23,6 +23,8 @@ pub struct Gap {
     pub unexcused: u64,
     /// Where that piece lies, and who could have led then.
     pub witness: Option<(String, Span)>,
+    /// Whether more nodes than one, the former leader, were in trouble during that piece.
+    pub of_two: bool,
 }
 
 /// The name under which the fault injector's own meter writes.
@@ -58,13 +60,16 @@ struct Node {
 }
 
 fn gap(role: &str, span: Span, excused: &Spans, nodes: &[Node]) -> Gap {
-    let mut gap = Gap { role: role.to_owned(), from: span.0, to: span.1, unexcused: 0, witness: None };
+    let mut gap =
+        Gap { role: role.to_owned(), from: span.0, to: span.1, unexcused: 0, witness: None, of_two: false };
     for node in nodes {
         let unable = Spans::of([span]).without(&node.able);
         for piece in Spans::of([span]).without(excused).without(&unable).iter() {
             let length = (piece.1 - piece.0).saturating_sub(node.stalls.within(piece));
             if length > gap.unexcused {
                 (gap.unexcused, gap.witness) = (length, Some((node.name.clone(), piece)));
+                let troubled = |node: &&Node| Spans::of([piece]).without(&node.able).iter().next().is_some();
+                gap.of_two = nodes.iter().filter(troubled).count() > 1;
             }
         }
     }
@@ -105,8 +110,9 @@ fn faults(case: &JudgeCase, on: impl Fn(&FaultScope) -> bool) -> Spans {
 
 /// Gaps that nothing excuses.
 pub(super) fn too_long(case: &JudgeCase, gaps: &[Gap]) -> Vec<Violation> {
-    let (bound, allowed) = (nanos(case.terms.bound), nanos(case.terms.allowance));
-    let long = gaps.iter().filter(|gap| gap.unexcused > bound.saturating_add(allowed));
+    let allowed = nanos(case.terms.allowance);
+    let bound = |gap: &Gap| nanos(if gap.of_two { case.terms.bound_of_two } else { case.terms.bound });
+    let long = gaps.iter().filter(|gap| gap.unexcused > bound(gap).saturating_add(allowed));
     let told = long.map(|gap| {
         let (who, piece) = gap.witness.clone().unwrap_or_default();
         let text = format!(
@@ -114,7 +120,7 @@ pub(super) fn too_long(case: &JudgeCase, gaps: &[Gap]) -> Vec<Violation> {
             millis(gap.to - gap.from),
             show((gap.from, gap.to)),
             millis(gap.unexcused),
-            millis(bound)
+            millis(bound(gap))
         );
         Violation::of(ViolationKind::Gap, &gap.role, piece, text)
     });

@@ -82,6 +82,8 @@ pub struct InjectedFault {
 pub struct JudgeTerms {
     /// Who leads no more is replaced within this.
     pub bound: Duration,
+    /// The same where more than one node was in trouble: the standby that watched the leader may have been among them.
+    pub bound_of_two: Duration,
     /// What is allowed on top: for what no thread of the witness could measure.
     pub allowance: Duration,
     /// A leader that the store forgot leads no longer than this after the last beat that was acknowledged.

@@ -57,6 +57,7 @@ pub(super) fn case(parts: &[Vec<Note>], injected: Vec<InjectedFault>, end: u64) 
     notes.sort_by_key(|note| note.t);
     let terms = JudgeTerms {
         bound: Duration::from_millis(1_200),
+        bound_of_two: Duration::from_millis(1_200),
         allowance: Duration::ZERO,
         lease: Duration::from_millis(500),
         recovery: Duration::from_millis(500),

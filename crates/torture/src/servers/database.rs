@@ -4,6 +4,7 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
+use std::time::Duration;
 
 use rustix::process::Signal;
 use tempfile::TempDir;
@@ -80,6 +81,12 @@ impl<K: DatabaseKind> DatabaseServer<K> {
     pub(super) fn file(&self, name: &str) -> String {
         let file = self.server.as_ref().map(|server| std::fs::read(server.dir().join(name)));
         file.and_then(Result::ok).map(|text| String::from_utf8_lossy(&text).into_owned()).unwrap_or_default()
+    }
+
+    /// How long its processes have run on a core since it was last started.
+    #[must_use]
+    pub fn cpu(&self) -> Duration {
+        self.server.as_ref().map(Server::cpu).unwrap_or_default()
     }
 
     /// Whether it has ended by itself.

@@ -167,6 +167,12 @@ impl Server {
         Pid::from_child(&self.child)
     }
 
+    /// How long its processes have run on a core.
+    #[must_use]
+    pub fn cpu(&self) -> Duration {
+        cpu_of(self.pid())
+    }
+
     /// Whether it has ended by itself.
     pub fn has_ended(&mut self) -> bool {
         !matches!(self.child.try_wait(), Ok(None))
@@ -199,6 +205,35 @@ impl Drop for Server {
     fn drop(&mut self) {
         self.kill();
     }
+}
+
+/// How long a process and those that it started, and of these also the ones that have ended, have run on a core.
+#[must_use]
+pub fn cpu_of(main: Pid) -> Duration {
+    let own = ticks(main, 4);
+    let living: u64 = children(main).into_iter().map(|child| ticks(child, 2)).sum();
+    Duration::from_secs_f64((own + living) as f64 / rustix::param::clock_ticks_per_second() as f64)
+}
+
+/// The first so many of these times of a process: its own as user and as system, and those of its children that have ended.
+fn ticks(pid: Pid, count: usize) -> u64 {
+    let times = stat(pid).into_iter().flat_map(|fields| fields.into_iter().skip(11).take(count));
+    times.filter_map(|field| field.parse::<u64>().ok()).sum()
+}
+
+/// Every process that this one started.
+fn children(parent: Pid) -> Vec<Pid> {
+    let processes = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    let pids = processes.filter_map(|entry| Pid::from_raw(entry.file_name().to_str()?.parse().ok()?));
+    let parent = parent.as_raw_nonzero().to_string();
+    pids.filter(|pid| stat(*pid).is_some_and(|fields| fields.get(1) == Some(&parent))).collect()
+}
+
+/// What the kernel tells of a process after its name, which may hold anything: its state first, then its parent.
+fn stat(pid: Pid) -> Option<Vec<String>> {
+    let stat = std::fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero())).ok()?;
+    let (_, after) = stat.rsplit_once(") ")?;
+    Some(after.split_whitespace().map(str::to_owned).collect())
 }
 
 /// A data directory that was made once for this version of a server, beside the test programs: making one takes longer

@@ -54,6 +54,18 @@ fn mysqld() -> Option<PathBuf> {
     instead("TENURE_TEST_MYSQLD")
 }
 
+/// Whether servers are MySQL's, and not MariaDB's.
+#[must_use]
+pub fn is_mysql() -> bool {
+    mysqld().is_some()
+}
+
+/// What the server understands, where MariaDB and MySQL have other words for the same.
+#[must_use]
+pub fn dialect<T>(mariadb: T, mysql: T) -> T {
+    if is_mysql() { mysql } else { mariadb }
+}
+
 fn server() -> PathBuf {
     mysqld().unwrap_or_else(|| program("mariadbd", PACKAGE, &["/usr/sbin"]))
 }
@@ -99,8 +111,7 @@ impl DatabaseKind for MariaDb {
 
     fn launch(dir: TempDir, port: u16, settings: &[String]) -> Server {
         let init = dir.path().join("init.sql");
-        let (users, is_mysql) = (USERS.map(make_user).concat(), mysqld().is_some());
-        let first = if is_mysql { PREPARE_MYSQL } else { "" };
+        let (users, first) = (USERS.map(make_user).concat(), dialect("", PREPARE_MYSQL));
         // Each server makes them itself, also one that replicates another.
         std::fs::write(&init, format!("SET SESSION sql_log_bin = 0;\n{first}{users}"))
             .expect("a file of users");
@@ -115,8 +126,8 @@ impl DatabaseKind for MariaDb {
         command.arg(format!("--socket={}", dir.path().join("s").display()));
         command.arg(format!("--tmpdir={}", dir.path().display())).arg("--skip-name-resolve");
         // Of two users the first counts.
-        command.args(if is_mysql { SMALL_MYSQL } else { SMALL }).args(settings).args(as_root());
-        Server::start("mariadbd", dir, port, &mut command, greets)
+        command.args(dialect(SMALL, SMALL_MYSQL)).args(settings).args(as_root());
+        Server::start(dialect("mariadbd", "mysqld"), dir, port, &mut command, greets)
     }
 }
 
@@ -155,6 +166,8 @@ fn make_mysql_data(dir: &Path) -> PathBuf {
     let mut command = Command::new(server());
     command.args(["--no-defaults", "--initialize-insecure"]).arg(format!("--datadir={}", data.display()));
     run(command.args(SMALL_MYSQL).args(as_root()));
+    // Its name: each copy draws one of its own when it starts.
+    std::fs::remove_file(data.join("auto.cnf")).expect("a server has a name");
     data
 }
 

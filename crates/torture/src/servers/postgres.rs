@@ -13,7 +13,7 @@ use rustix::process::{Pid, Signal, getuid, kill_process};
 use tempfile::TempDir;
 
 use super::database::{DatabaseKind, DatabaseServer};
-use super::{Server, free_port, program, run, scratch};
+use super::{Server, children, free_port, program, run, scratch, stat};
 
 /// The user that the package makes.
 const USER: &str = "postgres";
@@ -125,24 +125,8 @@ pub fn pgbouncer(postgres: &Postgres) -> Server {
     })
 }
 
-/// Every process that this one started.
-fn children(parent: Pid) -> Vec<Pid> {
-    let processes = std::fs::read_dir("/proc").into_iter().flatten().flatten();
-    let pids = processes.filter_map(|entry| Pid::from_raw(entry.file_name().to_str()?.parse().ok()?));
-    let is_child = |pid: &Pid| stat(*pid).is_some_and(|(_, of)| of == parent.as_raw_nonzero().get());
-    pids.filter(is_child).collect()
-}
-
 fn is_running(pid: Pid) -> bool {
-    stat(pid).is_some_and(|(state, _)| state != 'Z' && state != 'X')
-}
-
-/// The state and the parent of a process. They follow its name, which may hold anything.
-fn stat(pid: Pid) -> Option<(char, i32)> {
-    let stat = std::fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero())).ok()?;
-    let (_, after) = stat.rsplit_once(") ")?;
-    let mut fields = after.split(' ');
-    Some((fields.next()?.chars().next()?, fields.next()?.parse().ok()?))
+    stat(pid).is_some_and(|fields| !matches!(fields.first().map(String::as_str), Some("Z" | "X")))
 }
 
 /// Gives a directory to the user that the server runs as.

@@ -52,7 +52,11 @@ pub fn start_in(dir: TempDir, port: u16, settings: &[&str]) -> Server {
     let mut command = Command::new(redis_server());
     command.args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", ""]);
     command.arg("--dir").arg(dir.path()).args(settings);
-    Server::start("redis-server", dir, port, &mut command, is_ready)
+    let password = settings.windows(2).find(|pair| pair[0] == "--requirepass").map(|pair| pair[1]);
+    Server::start("redis-server", dir, port, &mut command, |address| match password {
+        Some(password) => is_ready_for(address, password),
+        None => is_ready(address),
+    })
 }
 
 /// A Sentinel that watches the server on `port` under the name `main`; `quorum` of them decide.
@@ -140,6 +144,11 @@ fn request(words: &[&str]) -> String {
 fn is_ready(address: SocketAddr) -> bool {
     let answer = try_query(address, &["PING"], Duration::from_secs(5));
     answer.is_ok_and(|answer| answer.contains("PONG") || answer.contains("NOAUTH"))
+}
+
+/// Whether it answers those who know the password: it asks for one already while it loads its data.
+fn is_ready_for(address: SocketAddr, password: &str) -> bool {
+    try_query(address, &["AUTH", password], Duration::from_secs(1)).is_ok_and(|answer| answer.contains("OK"))
 }
 
 /// One figure of the server's own statistics, such as `run_id` or `total_commands_processed`.

@@ -80,6 +80,7 @@ struct CheckedSettings {
 #[derive(Serialize)]
 struct BoundsView {
     crash_ms: f64,
+    crash_of_two_ms: f64,
     disconnect_ms: Option<f64>,
     hand_over_ms: f64,
     in_doubt_ms: f64,
@@ -87,12 +88,13 @@ struct BoundsView {
     kill_ms: f64,
     over_ms: f64,
     operations_per_minute: u64,
+    standby_operations_per_minute: u64,
 }
 
 impl Document<'_> {
     fn of(timing: &Timing) -> Self {
-        let Bounds { crash, disconnect, in_doubt, cancel, deadline, operations_per_minute, .. } =
-            timing.bounds();
+        let bounds = timing.bounds();
+        let Bounds { crash, disconnect, in_doubt, cancel, deadline, .. } = bounds;
         Self {
             config: None,
             cost: None,
@@ -108,13 +110,15 @@ impl Document<'_> {
             },
             bounds: BoundsView {
                 crash_ms: millis(crash),
+                crash_of_two_ms: millis(bounds.crash_of_two),
                 disconnect_ms: disconnect.map(millis),
                 hand_over_ms: millis(timing.beat + AFTER_A_BEAT),
                 in_doubt_ms: millis(in_doubt),
                 stop_ms: millis(cancel),
                 kill_ms: millis(deadline.saturating_sub(timing.kill_slack)),
                 over_ms: millis(deadline),
-                operations_per_minute,
+                operations_per_minute: bounds.operations_per_minute,
+                standby_operations_per_minute: bounds.standby_operations_per_minute,
             },
         }
     }
@@ -135,7 +139,7 @@ fn pretty(timing: &Timing, kernel_reports: bool) -> String {
     });
     for (name, value, meaning) in [
         ("ttl", span(timing.ttl), "lease duration: a leader that stops renewing is replaced after this time"),
-        ("beat", span(timing.beat), "how often a node renews its session"),
+        ("beat", span(timing.beat), "how often a leader renews its session"),
         ("op-timeout", span(timing.op_timeout), "timeout of a store operation"),
         ("stop-grace", span(timing.stop_grace), "the work is stopped this long before the lease ends"),
         (
@@ -165,6 +169,11 @@ fn pretty(timing: &Timing, kernel_reports: bool) -> String {
             if kernel_reports { "at once on the same host: the kernel reports it" } else { "" },
         ),
         (
+            "  if its first standby dies with it",
+            span(bounds.crash_of_two),
+            "the one that watches it most closely",
+        ),
+        (
             "a leader that resigns is replaced within",
             span(timing.beat + AFTER_A_BEAT),
             "at once where the store has notifications",
@@ -174,11 +183,10 @@ fn pretty(timing: &Timing, kernel_reports: bool) -> String {
         ("  stops its work after", span(bounds.cancel), "counted from its last renewal"),
         ("  kills its work after", span(kill), ""),
         ("  has lost its roles after", span(bounds.deadline), "before another node can lead"),
-        (
-            "store operations per minute",
-            bounds.operations_per_minute.to_string(),
-            "per node, for any number of roles",
-        ),
+        ("store operations per minute", String::new(), "for any number of roles"),
+        ("  of a leader", bounds.operations_per_minute.to_string(), ""),
+        ("  of its first standby", bounds.operations_per_minute.to_string(), "and up to a tenth more"),
+        ("  of every other standby", bounds.standby_operations_per_minute.to_string(), ""),
     ]
     .into_iter()
     .skip(usize::from(disconnected.is_empty()))

@@ -19,11 +19,6 @@ impl Peers {
             visit_node(record, v);
         }
     }
-
-    /// Whether evidence about that session can matter: it was seen alive, and not seen to be over.
-    pub(in crate::engine) fn is_live(&self, session: SessionId) -> bool {
-        self.live(session).is_some()
-    }
 }
 
 impl Peer {

@@ -9,7 +9,7 @@ impl Poll {
         if let Some(op) = &mut self.awaited {
             v.op(op);
         }
-        v.due(&mut self.next_at);
+        v.moment(&mut self.next_at);
         v.due(&mut self.hold_until);
         v.polls(&mut self.count, period);
         self.suspect_from.iter_mut().for_each(|from| v.bound(from));

@@ -40,6 +40,7 @@ impl TrackedRole {
         v.past(&mut self.watched_since, watched);
         self.claimable_since.iter_mut().for_each(|since| v.past(since, turn));
         v.due(&mut self.not_before);
+        v.due(&mut self.resign_from);
         self.due.iter_mut().for_each(|at| v.due(at));
     }
 }

@@ -36,7 +36,7 @@ impl OpenSession {
     fn visit<V: Visitor>(&mut self, longest: Duration, v: &mut V) {
         self.own.visit(v);
         v.due(&mut self.valid_until);
-        v.due(&mut self.next_beat);
+        v.moment(&mut self.next_beat);
         if let Some(pending_beat) = &mut self.pending_beat {
             v.op(&mut pending_beat.op);
             v.past(&mut pending_beat.sent_at, longest);

@@ -97,11 +97,7 @@ impl Engine {
             Stage::Resigning(resigning)
                 if resigning.writing.is_none() && self.session.open_id().is_some() =>
             {
-                if self.now.time >= resigning.retry_at {
-                    NextAction::Resign
-                } else {
-                    NextAction::Wait(resigning.retry_at)
-                }
+                NextAction::Resign.from(resigning.retry_at, self.now.time)
             }
             Stage::Following if self.claimable(role) => self.next_claim_action(name, role),
             Stage::Restamping if self.session_usable().is_some() => NextAction::Claim,
@@ -115,10 +111,10 @@ impl Engine {
         if !self.could_claim(name, role) {
             // A stray role is resigned.
             let gives_back = self.may_write(role) && self.is_stray(role);
-            return if gives_back { NextAction::Resign } else { NextAction::Nothing };
+            let give_back = NextAction::Resign.from(role.resign_from, self.now.time);
+            return if gives_back { give_back } else { NextAction::Nothing };
         }
-        let earliest = self.earliest_claim(name, role);
-        if self.now.time >= earliest { NextAction::Claim } else { NextAction::Wait(earliest) }
+        NextAction::Claim.from(self.earliest_claim(name, role), self.now.time)
     }
 
     pub(in crate::engine) fn earliest_claim(&self, name: &Name, role: &TrackedRole) -> Time {

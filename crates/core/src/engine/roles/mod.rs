@@ -44,6 +44,8 @@ pub(in crate::engine) struct TrackedRole {
     claimable_since: Option<Time>,
     /// Back-off after a failure: no claim before.
     not_before: Time,
+    /// The same for giving it back: no resignation of what is not led before.
+    resign_from: Time,
     /// When it is considered again.
     due: Option<Time>,
     /// The register may be in our session's name without our knowing: a claim went unanswered, or a tenure was not found.
@@ -149,6 +151,13 @@ enum NextAction {
     Resign,
 }
 
+impl NextAction {
+    /// This, once the time has come.
+    fn from(self, at: Time, now: Time) -> Self {
+        if now >= at { self } else { Self::Wait(at) }
+    }
+}
+
 impl TrackedRole {
     /// How we campaign for it; none: we only watch.
     pub(in crate::engine) fn candidacy(&self) -> Option<&Candidacy> {
@@ -212,6 +221,7 @@ impl TrackedRole {
             watched_since: now,
             claimable_since: None,
             not_before: now,
+            resign_from: now,
             due: None,
             maybe_stray: false,
             missed_audits: 0,

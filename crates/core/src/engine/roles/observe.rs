@@ -179,7 +179,13 @@ impl Engine {
         role.existed |= matches!(view, RoleView::Seen { .. });
         let deleted = matches!(view, RoleView::Absent) && std::mem::take(&mut role.existed);
         let holder = view.holder().map(|holder| holder.session);
+        let is_new = role.view.version() != view.version();
+        let successor = view.record().and_then(|record| record.successor.clone()).filter(|_| is_new);
         self.roles.set_view(name, view, self.ops.next_id());
+        if let Some(successor) = successor.filter(|successor| !self.is_known_to_stand(successor, name)) {
+            // The leader that named it knows more: what we read of that node may have been stale.
+            self.poll.reread(self.named(Kind::Node, &successor));
+        }
         if let Some(session) = holder.filter(|session| Some(*session) != self.session.own_id()) {
             if !self.peers.knows(session) {
                 self.track_session(session);

@@ -131,6 +131,9 @@ impl Engine {
                     self.mark_resigned(name, view, ctx);
                 } else {
                     role.stage = Stage::Following;
+                    // A read may have been stale: giving back at once what it shows, and reading anew, would go on for as long
+                    // as reads are.
+                    role.resign_from = retry;
                     self.note_loss(name, &view, ctx);
                     self.apply_view(name, view, ctx);
                 }

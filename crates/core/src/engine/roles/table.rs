@@ -103,9 +103,32 @@ impl Roles {
         self.held_by.contains_key(&session)
     }
 
+    /// The sessions that role registers name.
+    pub(in crate::engine) fn holders(&self) -> impl Iterator<Item = SessionId> {
+        self.held_by.keys().copied()
+    }
+
+    /// Whether every role has a holder.
+    pub(in crate::engine) fn all_held(&self) -> bool {
+        self.held_by.values().map(BTreeSet::len).sum::<usize>() == self.roles.len()
+    }
+
+    pub(in crate::engine) fn is_held_by(&self, role: &Name, session: SessionId) -> bool {
+        self.held_by.get(&session).is_some_and(|names| names.contains(role))
+    }
+
+    /// The names of the roles whose register names that session.
+    pub(in crate::engine) fn names_held_by(
+        &self,
+        session: SessionId,
+    ) -> impl ExactSizeIterator<Item = &Name> {
+        static NONE: BTreeSet<Name> = BTreeSet::new();
+        self.held_by.get(&session).unwrap_or(&NONE).iter()
+    }
+
     /// The roles whose register names that session.
     pub(in crate::engine) fn held_by(&self, session: SessionId) -> Vec<Name> {
-        self.held_by.get(&session).into_iter().flatten().cloned().collect()
+        self.names_held_by(session).cloned().collect()
     }
 
     /// Considers the role again at that time, or not before something happens.
@@ -146,7 +169,7 @@ impl Roles {
         }
     }
 
-    pub(super) fn any_ready(&self) -> bool {
+    pub(in crate::engine) fn any_ready(&self) -> bool {
         !self.ready.is_empty()
     }
 

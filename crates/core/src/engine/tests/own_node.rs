@@ -5,7 +5,7 @@ use super::*;
 #[test]
 fn the_name_is_claimed_when_it_is_free_and_described_when_it_is_outdated() {
     let found = |session: u128| {
-        let (labels, candidacies) = (BTreeMap::new(), BTreeMap::new());
+        let (labels, candidacies) = (BTreeMap::new(), Arc::default());
         let session = SessionId::new(session);
         let record =
             NodeRecord { session, labels, address: None, candidacies, since: Timestamp::from_micros(0) };

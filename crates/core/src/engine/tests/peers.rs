@@ -24,6 +24,7 @@ fn record(beat: u64, takeover: Takeover) -> SessionRecord {
         node_writes: 0,
         holds_back: false,
         ttl: Timing::DEFAULT_TTL,
+        every: Duration::ZERO,
         takeover,
         grace: Duration::from_secs(2),
         liveness_lock: Some(LivenessLock { id: "lock".into(), covers_work: true, connection: false }),
@@ -84,7 +85,7 @@ fn a_session_that_holds_nothing_is_left_to_others_for_a_while() {
     let (peers, late) = (seen(Takeover::Strict), at(60));
     let due = at(11).after(rules().expulsion_wait(Timing::DEFAULT_TTL));
     assert_eq!(expelled_at(&peers, late, true), due);
-    assert_eq!(expelled_at(&peers, late, false), due.after(rules().idle_expulsion_delay()));
+    assert_eq!(expelled_at(&peers, late, false), due.after(rules().idle_expulsion_delay(true)));
 }
 
 #[test]

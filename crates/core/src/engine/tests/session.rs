@@ -14,6 +14,7 @@ fn record(state: SessionState) -> SessionRecord {
         node_writes: 0,
         holds_back: false,
         ttl: Duration::from_secs(5),
+        every: Duration::ZERO,
         takeover: Takeover::Strict,
         grace: Duration::from_secs(2),
         liveness_lock: None,
@@ -60,6 +61,8 @@ fn claims_need_an_open_session_and_tenures_a_valid_one() {
         next_beat: Time::from_nanos(1),
         pending_beat: None,
         in_doubt: false,
+        has_news: false,
+        first_beats: 0,
     };
     let (op, sent_at, reason) = (OpId::new(1), Time::from_nanos(0), EndReason::Shutdown);
     for (stage, own_id, open_id, validity) in [
@@ -68,7 +71,12 @@ fn claims_need_an_open_session_and_tenures_a_valid_one() {
         (SessionStage::Open(open), some, some, some),
         (SessionStage::Ending { own: own(), valid_until: until, gone: false, reason }, some, none, some),
         (
-            SessionStage::Closing { own: own(), writing: None, retry_at: Time::from_nanos(0), reason },
+            SessionStage::Closing {
+                own: own(),
+                writing: None,
+                retry_at: Time::from_nanos(0),
+                reason: Some(reason),
+            },
             some,
             none,
             none,

@@ -130,7 +130,8 @@ pub async fn two_at_once_come_one_after_the_other<C: Client>(url: &str) {
 }
 
 /// A leader that stops in the middle of a transaction does not keep its successor waiting: the server ends the
-/// transaction when the tenure's time is over, and it cannot be committed.
+/// transaction when the tenure's time is over, and it cannot be committed. On MySQL the successor is told that the fence is held,
+/// until the connection of the other one ends.
 pub async fn a_leader_that_stops_halfway_is_ended_by_the_server<C: Client>(url: &str) {
     fresh::<C>(url).await;
     let new = leader("scheduler", 2, LONG).await.tenure;
@@ -145,6 +146,15 @@ pub async fn a_leader_that_stops_halfway_is_ended_by_the_server<C: Client>(url: 
         }
     };
     let _ = write(&mut frozen, "old").await;
+    if let Some(oldest) = C::oldest() {
+        let mut tx = b.begin().await;
+        let held = soon(new.fence(&mut tx, "ledger")).await.unwrap_err();
+        assert!(matches!(held, FenceError::Database { .. }), "{held}");
+        C::rollback(tx).await;
+        let mut admin = C::connect(url).await;
+        let connection = admin.number(oldest).await;
+        admin.run(&format!("KILL {connection}")).await.unwrap();
+    }
     let mut tx = b.begin().await;
     soon(new.fence(&mut tx, "ledger")).await.unwrap();
     write(&mut tx, "new").await.unwrap();

@@ -61,7 +61,12 @@ pub trait Client: Sized {
     /// Sets the isolation level that follows, for the next transactions of this connection.
     const ISOLATE: &'static str;
     /// Counts the connections that wait for a row that another holds.
-    const WAITING: &'static str;
+    fn waits() -> &'static str;
+    /// Where the server does not end a transaction that pauses for longer than the tenure lasts: the connection of the oldest one.
+    fn oldest() -> Option<&'static str> {
+        None
+    }
+
     async fn connect(url: &str) -> Self;
     /// Runs a statement outside a transaction.
     async fn run(&mut self, sql: &str) -> Result<(), DatabaseError>;
@@ -76,7 +81,7 @@ pub trait Client: Sized {
     }
 
     async fn waiting(&mut self) -> i64 {
-        self.number(Self::WAITING).await
+        self.number(Self::waits()).await
     }
 }
 
@@ -87,7 +92,14 @@ macro_rules! sqlx_client {
             type Tx<'a> = sqlx::Transaction<'a, $database>;
             const LEVELS: &'static [&'static str] = LEVELS;
             const ISOLATE: &'static str = ISOLATE;
-            const WAITING: &'static str = WAITING;
+
+            fn waits() -> &'static str {
+                waits()
+            }
+
+            fn oldest() -> Option<&'static str> {
+                oldest()
+            }
 
             async fn connect(url: &str) -> Self {
                 <Self as sqlx::Connection>::connect(url).await.unwrap()

@@ -2,20 +2,40 @@
 
 use mysql_async::prelude::Queryable;
 use tenure::fence::DatabaseError;
+use tenure_torture::servers::mysql::dialect;
 
 use super::{Client, sqlx_client};
 
 const LEVELS: &[&str] = &["READ UNCOMMITTED", "READ COMMITTED", "REPEATABLE READ", "SERIALIZABLE"];
 const ISOLATE: &str = "SET SESSION TRANSACTION ISOLATION LEVEL";
+
 /// Not `innodb_trx`, which shows an old picture to a client that asks more often than ten times a second.
-const WAITING: &str = "SELECT CAST(variable_value AS SIGNED) FROM information_schema.global_status \
-    WHERE variable_name = 'innodb_row_lock_current_waits'";
+fn waits() -> &'static str {
+    dialect(
+        "SELECT CAST(variable_value AS SIGNED) FROM information_schema.global_status \
+         WHERE variable_name = 'innodb_row_lock_current_waits'",
+        "SELECT CAST(variable_value AS SIGNED) FROM performance_schema.global_status \
+         WHERE variable_name = 'innodb_row_lock_current_waits'",
+    )
+}
+
+fn oldest() -> Option<&'static str> {
+    let oldest = "SELECT CAST(trx_mysql_thread_id AS SIGNED) FROM information_schema.innodb_trx ORDER BY trx_started LIMIT 1";
+    dialect(None, Some(oldest))
+}
 
 impl Client for mysql_async::Conn {
     type Tx<'a> = mysql_async::Transaction<'a>;
     const LEVELS: &'static [&'static str] = LEVELS;
     const ISOLATE: &'static str = ISOLATE;
-    const WAITING: &'static str = WAITING;
+
+    fn waits() -> &'static str {
+        waits()
+    }
+
+    fn oldest() -> Option<&'static str> {
+        oldest()
+    }
 
     async fn connect(url: &str) -> Self {
         Self::from_url(url).await.unwrap()

@@ -6,13 +6,23 @@ use super::{Client, sqlx_client};
 
 const LEVELS: &[&str] = &["READ COMMITTED", "REPEATABLE READ", "SERIALIZABLE"];
 const ISOLATE: &str = "SET SESSION CHARACTERISTICS AS TRANSACTION ISOLATION LEVEL";
-const WAITING: &str = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'";
+
+fn waits() -> &'static str {
+    "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
+}
+
+fn oldest() -> Option<&'static str> {
+    None
+}
 
 impl Client for tokio_postgres::Client {
     type Tx<'a> = tokio_postgres::Transaction<'a>;
     const LEVELS: &'static [&'static str] = LEVELS;
     const ISOLATE: &'static str = ISOLATE;
-    const WAITING: &'static str = WAITING;
+
+    fn waits() -> &'static str {
+        waits()
+    }
 
     async fn connect(url: &str) -> Self {
         let (client, connection) = tokio_postgres::connect(url, tokio_postgres::NoTls).await.unwrap();

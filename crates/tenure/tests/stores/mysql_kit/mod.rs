@@ -11,7 +11,7 @@ use mysql_async::prelude::Queryable;
 use mysql_async::{Conn, Opts, Row};
 use tenure::conformance::Harness;
 use tenure::store::{Mysql, SharedStore};
-use tenure_torture::servers::mysql::{DATABASE, Mysql as Server, PASSWORD};
+use tenure_torture::servers::mysql::{DATABASE, Mysql as Server, PASSWORD, dialect};
 
 /// A server of its own for each test.
 pub struct OneServer(pub Mutex<Server>);
@@ -67,6 +67,12 @@ pub fn run_script(server: &Server, script: &str) {
 /// A connection for SQL by hand.
 pub async fn connect(url: &str) -> Conn {
     Conn::new(Opts::from_url(url).expect("a URL")).await.expect("it connects")
+}
+
+/// What makes a server follow the one at that port.
+pub fn replicate(port: u16) -> String {
+    let (change, one) = dialect(("MASTER", "MASTER"), ("REPLICATION SOURCE", "SOURCE"));
+    format!("CHANGE {change} TO {one}_HOST = '127.0.0.1', {one}_PORT = {port}, {one}_USER = 'root'")
 }
 
 /// Ends every connection of a user, and tells how many there were.
