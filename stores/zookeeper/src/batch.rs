@@ -9,13 +9,13 @@ use super::connection::ZooKeeperConnection;
 use super::error::{self, code};
 use super::keys::{marker, parent};
 use super::operations::Operations;
-use super::rows::look;
+use super::rows::{self, look};
 use super::wire::{ANY, Step};
 use tenure_core::Token;
 use tenure_store::kit::batch::write_each;
 use tenure_store::kit::packed::pack;
 use tenure_store::kit::rules::{WriteDecision, decide};
-use tenure_store::{Entry, Name, Outcome, StoreError, Version, Write};
+use tenure_store::{Entry, Exchanged, Name, Outcome, Query, StoreError, Version, Write};
 
 /// Carries out a batch: writes of different registers all at once, those of one register one after the other.
 pub(super) async fn write(
@@ -29,6 +29,43 @@ pub(super) async fn write(
         compare_and_set(operations, connection, namespace, write, until)
     });
     Ok(outcomes.await)
+}
+
+/// One write, and a read whose barrier it is: a beat and its poll are two packets, which are sent together. None if the write is
+/// refused, or is not known to be the one that will be applied: then nothing was changed.
+pub(super) async fn exchange(
+    operations: &Operations,
+    namespace: &Name,
+    writes: &[Write],
+    query: &Query,
+) -> Option<Exchanged> {
+    let [write] = writes else { return None };
+    let path = operations.keys.register(namespace, &write.key);
+    let basis = guess(operations, write, &path)?;
+    if !matches!(decide(STORE, write, basis.content), WriteDecision::Apply) {
+        return None;
+    }
+    let until = operations.until();
+    let both = async {
+        let connection = operations.connection(until).await?;
+        let steps = steps(operations, namespace, write, &path, &basis);
+        let sent = operations.send_transaction(&connection, &steps)?;
+        let questions = rows::ask(operations, &connection, namespace, query);
+        if operations.outcome(&connection, sent, until).await?.is_err() {
+            return Ok(None);
+        }
+        applied(operations, &path, write);
+        let read = rows::answers(operations, &connection, namespace, questions, until).await;
+        let read = read.map_err(StoreError::only_looked);
+        Ok(Some(Exchanged { written: Ok(vec![Outcome::Applied]), read }))
+    };
+    both.await.unwrap_or_else(|error| Some(Exchanged::failed(&error)))
+}
+
+/// Keeps in mind what a register holds since that write.
+fn applied(operations: &Operations, path: &str, write: &Write) {
+    let content = write.put.as_ref().map(|(version, value)| (*version, value.token));
+    operations.remember(path, content);
 }
 
 /// What a register is taken for while a write is prepared.
@@ -72,8 +109,7 @@ async fn compare_and_set(
         let steps = steps(operations, namespace, write, &path, &basis);
         match operations.transaction(connection, &steps, until).await? {
             Ok(()) => {
-                let content = write.put.as_ref().map(|(version, value)| (*version, value.token));
-                operations.remember(&path, content);
+                applied(operations, &path, write);
                 return Ok(Outcome::Applied);
             }
             Err(failed) if Instant::now() >= until => {

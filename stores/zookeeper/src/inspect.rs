@@ -21,7 +21,7 @@ pub(super) async fn describe(
     let settings = &operations.settings;
     let until = Instant::now() + settings.timeout;
     let connection = operations.connection(until).await?;
-    let barrier = operations.barrier(&connection);
+    let barrier = operations.barrier(&connection)?;
     let config = connection.ask(Question::about(op::GET_DATA, CONFIG).flag(false));
     let top = connection.ask(Question::about(op::GET_ACL, &operations.keys.root));
     operations.passed(&connection, barrier, until).await.map_err(StoreError::only_looked)?;

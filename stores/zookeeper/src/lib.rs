@@ -34,7 +34,7 @@ use tenure_store::kit::socket::Product;
 use tenure_store::kit::thread::ConnectionThread;
 use tenure_store::kit::watches::Watches;
 use tenure_store::{
-    Backend, Description, Entry, Name, Opening, Outcome, Query, ServersInUrl, StoreError, Write,
+    Backend, Description, Entry, Exchanged, Name, Opening, Outcome, Query, ServersInUrl, StoreError, Write,
 };
 
 const STORE: &str = "zookeeper";
@@ -93,6 +93,13 @@ impl Server for ZooKeeperServer {
 
     async fn write(&self, namespace: &Name, writes: &[Write]) -> Result<Vec<Outcome>, StoreError> {
         batch::write(&self.operations, namespace, writes).await
+    }
+
+    async fn exchange(&self, namespace: &Name, writes: &[Write], query: &Query) -> Exchanged {
+        match batch::exchange(&self.operations, namespace, writes, query).await {
+            Some(exchanged) => exchanged,
+            None => Exchanged::of_two(self.write(namespace, writes), self.read(namespace, query)).await,
+        }
     }
 
     fn listen(&self, _: &Name) {

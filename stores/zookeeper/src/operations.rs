@@ -18,7 +18,7 @@ use super::{PRODUCT, STORE};
 use tenure_store::kit::connection::{ManagedConnection, OpenedConnection, ServerAddress};
 use tenure_store::kit::socket::ServersInTurn;
 use tenure_store::kit::watches::{Watches, lock};
-use tenure_store::{Signal, StoreError, Version};
+use tenure_store::{Key, Signal, StoreError, Version};
 
 /// Registers whose token is remembered; more than any node works with at once.
 const REMEMBERED: usize = 50_000;
@@ -34,13 +34,15 @@ pub(super) struct Operations {
     rights: Arc<Mutex<Option<Bytes>>>,
     /// What registers were last seen to hold. A version has one token for ever, so that this need not be up to date.
     known: Mutex<HashMap<String, (Version, Option<Token>)>>,
+    /// The registers of each kind, by the path of the kind, that were there when they were last listed: what to ask for together
+    /// with the next list.
+    listed: Mutex<HashMap<String, Vec<Key>>>,
     /// The last transaction that this handle knows of.
     highest: AtomicI64,
 }
 
-/// A write of nothing that was sent: what is asked after it on the same connection is answered from a state that has everything
-/// that was acknowledged before.
-pub(super) struct Barrier {
+/// A change that was sent, and the last transaction that was known before.
+pub(super) struct SentChange {
     before: i64,
     reply: oneshot::Receiver<Reply>,
 }
@@ -65,8 +67,8 @@ impl Operations {
             }
         };
         let (managed, keep) = ManagedConnection::new(server, watches.clone(), open);
-        let (known, highest) = (Mutex::default(), AtomicI64::new(0));
-        (Self { settings, keys, managed, watches, rights, known, highest }, keep)
+        let (known, listed, highest) = (Mutex::default(), Mutex::default(), AtomicI64::new(0));
+        (Self { settings, keys, managed, watches, rights, known, listed, highest }, keep)
     }
 
     /// Until when an operation that begins now may take.
@@ -98,13 +100,32 @@ impl Operations {
         steps: &[Step],
         until: Instant,
     ) -> Result<Result<(), FailedStep>, StoreError> {
-        let question = Question::transaction(steps, &self.rights());
-        let reply = self.change(connection, question, until).await?;
+        let sent = self.send_transaction(connection, steps)?;
+        self.outcome(connection, sent, until).await
+    }
+
+    /// What became of the steps that [were sent](Self::send_transaction).
+    pub(super) async fn outcome(
+        &self,
+        connection: &Arc<ZooKeeperConnection>,
+        sent: SentChange,
+        until: Instant,
+    ) -> Result<Result<(), FailedStep>, StoreError> {
+        let reply = self.reply(connection, sent, until).await?;
         match Answer::new(reply.body).transaction() {
             Ok(done) => Ok(done),
             Err(_) if reply.code != code::OK => Err(error::of_code(&connection.link.place, reply.code)),
             Err(_) => Err(PRODUCT.strange(&connection.link.place)),
         }
+    }
+
+    /// Sends steps of which all are carried out or none.
+    pub(super) fn send_transaction(
+        &self,
+        connection: &ZooKeeperConnection,
+        steps: &[Step],
+    ) -> Result<SentChange, StoreError> {
+        self.send(connection, Question::transaction(steps, &self.rights()))
     }
 
     /// Makes a znode, and those that it is in.
@@ -120,7 +141,8 @@ impl Operations {
                 return Err(unused(&self.settings));
             }
             let question = Question::new(op::CREATE).create(path, "", &self.rights());
-            match (self.change(connection, question, until).await?.code, parent(path)) {
+            let sent = self.send(connection, question)?;
+            match (self.reply(connection, sent, until).await?.code, parent(path)) {
                 (code::OK | code::NODE_EXISTS, _) => drop(missing.pop()),
                 (code::NO_NODE, Some(parent)) => missing.push(parent),
                 (code, _) => return Err(error::of_code(&connection.link.place, code)),
@@ -129,38 +151,41 @@ impl Operations {
         Ok(())
     }
 
-    /// Asks for a change, and looks whether the answer comes from where the others came from.
-    async fn change(
-        &self,
-        connection: &Arc<ZooKeeperConnection>,
-        question: Question,
-        until: Instant,
-    ) -> Result<Reply, StoreError> {
+    /// Asks for a change. What is asked after it on the same connection is answered from a state that has everything that was
+    /// acknowledged before.
+    fn send(&self, connection: &ZooKeeperConnection, question: Question) -> Result<SentChange, StoreError> {
         if question.len() > LONGEST_QUESTION {
             return Err(error::too_long());
         }
         let before = self.highest.load(Ordering::Acquire);
-        let reply = self.answer(connection, connection.ask(question), until).await?;
-        self.acknowledged(before, &reply)?;
+        Ok(SentChange { before, reply: connection.ask(question) })
+    }
+
+    /// The answer to a change, if it comes from where the others came from.
+    async fn reply(
+        &self,
+        connection: &Arc<ZooKeeperConnection>,
+        sent: SentChange,
+        until: Instant,
+    ) -> Result<Reply, StoreError> {
+        let reply = self.answer(connection, sent.reply, until).await?;
+        self.acknowledged(sent.before, &reply)?;
         Ok(reply)
     }
 
-    /// Sends a barrier. It counts once it [has passed](Self::passed).
-    pub(super) fn barrier(&self, connection: &ZooKeeperConnection) -> Barrier {
-        let before = self.highest.load(Ordering::Acquire);
-        let question = Question::about(op::SET_DATA, &self.keys.root).text("").int(ANY);
-        Barrier { before, reply: connection.ask(question) }
+    /// Sends a write of nothing, before questions that follow no other. They count once it [has passed](Self::passed).
+    pub(super) fn barrier(&self, connection: &ZooKeeperConnection) -> Result<SentChange, StoreError> {
+        self.send(connection, Question::about(op::SET_DATA, &self.keys.root).text("").int(ANY))
     }
 
     /// Waits until a majority has a barrier. What a client may not write, and what is not there, is refused by a majority too.
     pub(super) async fn passed(
         &self,
         connection: &Arc<ZooKeeperConnection>,
-        barrier: Barrier,
+        barrier: SentChange,
         until: Instant,
     ) -> Result<(), StoreError> {
-        let reply = self.answer(connection, barrier.reply, until).await?;
-        self.acknowledged(barrier.before, &reply)?;
+        let reply = self.reply(connection, barrier, until).await?;
         match reply.code {
             code::OK | code::NO_NODE | code::NO_RIGHTS => Ok(()),
             code => Err(error::of_code(&connection.link.place, code)),
@@ -192,6 +217,15 @@ impl Operations {
     /// What a register was last seen to hold.
     pub(super) fn recall(&self, path: &str) -> Option<(Version, Option<Token>)> {
         lock(&self.known).get(path).copied()
+    }
+
+    /// The registers of a kind that were there when they were last listed.
+    pub(super) fn listed(&self, place: &str) -> Vec<Key> {
+        lock(&self.listed).get(place).cloned().unwrap_or_default()
+    }
+
+    pub(super) fn remember_listed(&self, place: String, keys: Vec<Key>) {
+        lock(&self.listed).insert(place, keys);
     }
 
     /// What a register was seen to hold.

@@ -3,16 +3,17 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use super::PRODUCT;
 use super::connection::ZooKeeperConnection;
 use super::error::{self, code};
 use super::operations::Operations;
-use super::wire::{Answer, Question, Reply, Stat, op};
+use super::wire::{Answer, Part, Question, Reply, Stat, op};
 use tenure_store::kit::connection::Connection as _;
 use tenure_store::kit::packed::entry;
-use tenure_store::{Entry, Key, Name, Query, StoreError};
+use tenure_store::{Entry, Epoch, Key, Kind, Name, Query, StoreError};
 
 /// Znodes in one question.
 const SEVERAL: usize = 200;
@@ -42,39 +43,74 @@ async fn read_on(
     query: &Query,
     until: Instant,
 ) -> Result<Vec<Entry>, StoreError> {
-    let whole: BTreeSet<_> = query.kinds.iter().copied().collect();
-    let named: BTreeSet<_> =
-        query.keys.iter().filter(|key| !whole.contains(&(key.epoch(), key.kind()))).collect();
-    // Everything is asked at once: servers answer a connection in the order of its questions.
-    let barrier = operations.barrier(connection);
-    let list = |(epoch, kind)| {
-        let path = operations.keys.kind(namespace, epoch, kind);
-        (epoch, kind, connection.ask(Question::about(op::GET_CHILDREN, &path).flag(false)))
-    };
-    let lists: Vec<_> = whole.into_iter().map(list).collect();
-    let named: Vec<_> = named.into_iter().cloned().collect();
-    let named = several(operations, connection, namespace, &named);
+    let barrier = operations.barrier(connection)?;
+    let questions = ask(operations, connection, namespace, query);
     operations.passed(connection, barrier, until).await?;
-    let mut listed = Vec::new();
-    for (epoch, kind, reply) in lists {
-        let names = children(connection, operations.answer(connection, reply, until).await?)?;
-        listed.extend(names.iter().filter_map(|name| Key::from_parts(epoch, kind, name).ok()));
+    answers(operations, connection, namespace, questions, until).await
+}
+
+/// Registers that were asked for.
+struct Asked {
+    keys: Vec<Key>,
+    reply: oneshot::Receiver<Reply>,
+}
+
+/// Questions about registers that were sent: first the names of all registers of some kinds, together with what is held by those
+/// that are named, and by those that were there when a kind was last listed. Servers answer a connection in the order of its
+/// questions.
+pub(super) struct Questions {
+    kinds: Vec<(Epoch, Kind)>,
+    first: Asked,
+    rest: Vec<Asked>,
+}
+
+/// Asks for registers: what follows a write on the same connection is answered from a state that has it.
+pub(super) fn ask(
+    operations: &Operations,
+    connection: &ZooKeeperConnection,
+    namespace: &Name,
+    query: &Query,
+) -> Questions {
+    let kinds: BTreeSet<_> = query.kinds.iter().copied().collect();
+    let places: Vec<_> =
+        kinds.iter().map(|(epoch, kind)| operations.keys.kind(namespace, *epoch, *kind)).collect();
+    let named = query.keys.iter().filter(|key| !kinds.contains(&(key.epoch(), key.kind()))).cloned();
+    let keys: BTreeSet<_> = named.chain(places.iter().flat_map(|place| operations.listed(place))).collect();
+    let mut keys: Vec<_> = keys.into_iter().collect();
+    let rest = keys.split_off(keys.len().min(SEVERAL));
+    let first = ask_for(operations, connection, namespace, &places, &keys);
+    Questions {
+        kinds: kinds.into_iter().collect(),
+        first,
+        rest: several(operations, connection, namespace, &rest),
     }
-    let listed = several(operations, connection, namespace, &listed);
+}
+
+/// The answers. Registers that came since the last time are asked for now.
+pub(super) async fn answers(
+    operations: &Operations,
+    connection: &Arc<ZooKeeperConnection>,
+    namespace: &Name,
+    questions: Questions,
+    until: Instant,
+) -> Result<Vec<Entry>, StoreError> {
+    let Questions { kinds, first, mut rest } = questions;
     let mut found = Vec::new();
-    for (keys, reply) in named.into_iter().chain(listed) {
-        let reply = operations.answer(connection, reply, until).await?;
-        if reply.code != code::OK {
-            return Err(error::of_code(&connection.link.place, reply.code));
-        }
-        let data = Answer::new(reply.body).several().map_err(|_| PRODUCT.strange(&connection.link.place))?;
-        for (key, data) in keys.iter().zip(data) {
-            match data {
-                Ok(data) => found.push(entry(key, &data)),
-                Err(code::NO_NODE) => {}
-                Err(code) => return Err(error::of_code(&connection.link.place, code)),
-            }
-        }
+    let mut parts = parts(connection, operations.answer(connection, first.reply, until).await?)?.into_iter();
+    for (epoch, kind) in kinds {
+        let names = names(connection, parts.next())?;
+        let listed: Vec<_> =
+            names.iter().filter_map(|name| Key::from_parts(epoch, kind, name).ok()).collect();
+        let asked: BTreeSet<_> = first.keys.iter().chain(rest.iter().flat_map(|asked| &asked.keys)).collect();
+        let new: Vec<_> = listed.iter().filter(|key| !asked.contains(key)).cloned().collect();
+        rest.extend(several(operations, connection, namespace, &new));
+        let few = if listed.len() <= SEVERAL { listed } else { Vec::new() };
+        operations.remember_listed(operations.keys.kind(namespace, epoch, kind), few);
+    }
+    take_in(connection, &first.keys, parts, &mut found)?;
+    for Asked { keys, reply } in rest {
+        let parts = self::parts(connection, operations.answer(connection, reply, until).await?)?;
+        take_in(connection, &keys, parts.into_iter(), &mut found)?;
     }
     for entry in &found {
         let path = operations.keys.register(namespace, &entry.key);
@@ -83,7 +119,17 @@ async fn read_on(
     Ok(found)
 }
 
-type Asked = (Vec<Key>, tokio::sync::oneshot::Receiver<Reply>);
+/// Asks for the names of what these places hold, and for some registers.
+fn ask_for(
+    operations: &Operations,
+    connection: &ZooKeeperConnection,
+    namespace: &Name,
+    places: &[String],
+    keys: &[Key],
+) -> Asked {
+    let paths: Vec<_> = keys.iter().map(|key| operations.keys.register(namespace, key)).collect();
+    Asked { keys: keys.to_vec(), reply: connection.ask(Question::several(places, &paths)) }
+}
 
 /// Asks for some registers.
 fn several(
@@ -92,11 +138,46 @@ fn several(
     namespace: &Name,
     keys: &[Key],
 ) -> Vec<Asked> {
-    let ask = |keys: &[Key]| {
-        let paths: Vec<_> = keys.iter().map(|key| operations.keys.register(namespace, key)).collect();
-        (keys.to_vec(), connection.ask(Question::several(&paths)))
-    };
-    keys.chunks(SEVERAL).map(ask).collect()
+    keys.chunks(SEVERAL).map(|keys| ask_for(operations, connection, namespace, &[], keys)).collect()
+}
+
+/// What was found of several znodes.
+fn parts(connection: &ZooKeeperConnection, reply: Reply) -> Result<Vec<Result<Part, i32>>, StoreError> {
+    if reply.code != code::OK {
+        return Err(error::of_code(&connection.link.place, reply.code));
+    }
+    Answer::new(reply.body).several().map_err(|_| PRODUCT.strange(&connection.link.place))
+}
+
+/// The names in a place; none if it is not there.
+fn names(
+    connection: &ZooKeeperConnection,
+    part: Option<Result<Part, i32>>,
+) -> Result<Vec<String>, StoreError> {
+    match part {
+        Some(Ok(Part::Names(names))) => Ok(names),
+        Some(Err(code::NO_NODE)) => Ok(Vec::new()),
+        Some(Err(code)) => Err(error::of_code(&connection.link.place, code)),
+        Some(Ok(Part::Data(_))) | None => Err(PRODUCT.strange(&connection.link.place)),
+    }
+}
+
+/// Takes in what registers hold; those that are not there hold nothing.
+fn take_in(
+    connection: &ZooKeeperConnection,
+    keys: &[Key],
+    parts: impl Iterator<Item = Result<Part, i32>>,
+    found: &mut Vec<Entry>,
+) -> Result<(), StoreError> {
+    for (key, part) in keys.iter().zip(parts) {
+        match part {
+            Ok(Part::Data(data)) => found.push(entry(key, &data)),
+            Ok(Part::Names(_)) => return Err(PRODUCT.strange(&connection.link.place)),
+            Err(code::NO_NODE) => {}
+            Err(code) => return Err(error::of_code(&connection.link.place, code)),
+        }
+    }
+    Ok(())
 }
 
 /// The names of what a znode holds; none if it is not there.
@@ -124,7 +205,7 @@ pub(super) async fn look(
     until: Instant,
 ) -> Result<Option<Found>, StoreError> {
     loop {
-        let barrier = operations.barrier(connection);
+        let barrier = operations.barrier(connection)?;
         let data = connection.ask(Question::about(op::GET_DATA, path).flag(false));
         let markers = connection.ask(Question::about(op::GET_CHILDREN, path).flag(false));
         let again = connection.ask(Question::about(op::GET_DATA, path).flag(false));

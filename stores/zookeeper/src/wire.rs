@@ -162,10 +162,11 @@ impl Question {
         steps.iter().fold(Self::new(op::MULTI), each).end_of_steps()
     }
 
-    /// Asks for the data of several znodes.
-    pub(super) fn several(paths: &[String]) -> Self {
-        let each = |question: Self, path: &String| question.step(op::GET_DATA).text(path).flag(false);
-        paths.iter().fold(Self::new(op::MULTI_READ), each).end_of_steps()
+    /// Asks for the names of what some znodes hold, and then for the data of others.
+    pub(super) fn several(lists: &[String], paths: &[String]) -> Self {
+        let list = |question: Self, path: &String| question.step(op::GET_CHILDREN).text(path).flag(false);
+        let data = |question: Self, path: &String| question.step(op::GET_DATA).text(path).flag(false);
+        paths.iter().fold(lists.iter().fold(Self::new(op::MULTI_READ), list), data).end_of_steps()
     }
 
     fn step(self, op: i32) -> Self {
@@ -306,8 +307,8 @@ impl Answer {
         Ok(failed.map_or(Ok(()), Err))
     }
 
-    /// The data of several znodes; none for those that are not there.
-    pub(super) fn several(mut self) -> Result<Vec<Result<Bytes, i32>>, Strange> {
+    /// What several znodes hold, and why not for each of the others.
+    pub(super) fn several(mut self) -> Result<Vec<Result<Part, i32>>, Strange> {
         let mut found = Vec::new();
         loop {
             let (kind, done) = (self.int()?, self.flag()?);
@@ -317,13 +318,21 @@ impl Answer {
                 op::GET_DATA => {
                     let data = self.bytes()?;
                     self.part(STAT)?;
-                    found.push(Ok(data));
+                    found.push(Ok(Part::Data(data)));
                 }
+                op::GET_CHILDREN => found.push(Ok(Part::Names(self.texts()?))),
                 -1 => found.push(Err(self.int()?)),
                 _ => return Err(Strange),
             }
         }
     }
+}
+
+/// What one of several znodes holds.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Part {
+    Names(Vec<String>),
+    Data(Bytes),
 }
 
 /// The rights of a znode whose maker gives none: everything, for one kind of client.

@@ -7,7 +7,7 @@ use crate::conformance::PASSWORD;
 use crate::groups::{self, Failing, Group as _, is_told, signalled, space, written};
 use crate::server_kit::{certificates, get, heard, key, must, one, put, soon, until_it_works, version};
 use rustix::process::Signal as UnixSignal;
-use tenure::store::{Class, Fate, Kind, Outcome, Retry, Signal, Store, Value, ZooKeeper};
+use tenure::store::{Class, Fate, Kind, Outcome, Query, Retry, Signal, Store, Value, Write, ZooKeeper};
 use tenure_torture::proxy::Proxy;
 use tenure_torture::servers::zookeeper::ZooKeeper as Server;
 
@@ -60,6 +60,7 @@ async fn a_leader_that_wakes_up_shows_nothing_old() {
         let alone = ZooKeeper::open(&format!("zookeeper://{}", server.address(leader))).unwrap();
         until_it_works(&alone).await;
         assert!(get(&alone, &space(), &last.key).await.is_some());
+        let mut own = must(&alone, &space(), put(&key(Kind::Session, "5"), None, "beat")).await;
         server.signal(leader, UnixSignal::STOP);
         let next = put(&last.key, Some(version(&last)), "next");
         written(&*writer, &next).await;
@@ -68,7 +69,17 @@ async fn a_leader_that_wakes_up_shows_nothing_old() {
             if let Ok(found) = alone.read(&space(), &one(&next.key)).await {
                 assert_eq!(found[0].version, version(&next), "what was replaced is not shown");
             }
+            let beat = put(&own.key, Some(version(&own)), "beat");
+            let exchanged = alone.exchange(&space(), std::slice::from_ref(&beat), &one(&next.key)).await;
+            if let Ok(found) = exchanged.read {
+                assert_eq!(found[0].version, version(&next), "nor together with a beat");
+            }
+            if matches!(exchanged.written.as_deref(), Ok([Outcome::Applied])) {
+                own = beat;
+            }
         }
+        let delete = Write { put: None, ..put(&own.key, Some(version(&own)), "") };
+        written(&*writer, &delete).await;
         until_it_works(&*writer).await;
         last = next;
     }
@@ -82,6 +93,41 @@ async fn a_write_without_an_answer_is_unknown_and_sent_once() {
     until_it_works(&store).await;
     must(&store, &space(), put(&key(Kind::Node, "before"), None, "x")).await;
     groups::a_write_without_an_answer_is_unknown_and_sent_once(&store, &link).await;
+}
+
+/// What the poll reads follows the beat on the same connection, and needs no barrier of its own: each barrier is a write that
+/// a majority has to sync. Registers that came since the last poll are asked for once more.
+#[tokio::test]
+async fn a_beat_and_its_poll_are_two_packets() {
+    const BEATS: u64 = 40;
+    let server = Server::start(1, "");
+    let (store, other) = (server.open(), server.open());
+    let session = |nth| key(Kind::Node, nth);
+    let mut own = must(&*store, &space(), put(&session("1"), None, "beat")).await;
+    let leader = must(&*other, &space(), put(&session("2"), None, "beat")).await;
+    let query = Query { keys: vec![key(Kind::Role, "r")], kinds: vec![(own.key.epoch(), Kind::Node)] };
+    let mut poll = async || {
+        let beat = put(&own.key, Some(version(&own)), "beat");
+        let exchanged = store.exchange(&space(), std::slice::from_ref(&beat), &query).await;
+        assert!(matches!(exchanged.written.as_deref(), Ok([Outcome::Applied])), "{exchanged:?}");
+        own = beat;
+        let mut read = exchanged.read.expect("it is read");
+        read.sort_by_key(|entry| entry.key.to_string());
+        read.into_iter().map(|entry| entry.version).collect::<Vec<_>>()
+    };
+    assert_eq!(poll().await.len(), 2);
+    let before = server.received(0).expect("it serves");
+    for _ in 0..BEATS {
+        assert_eq!(poll().await.len(), 2);
+    }
+    let packets = server.received(0).expect("it serves") - before;
+    // Now and then a ping comes on top.
+    println!("{packets} packets of {BEATS} beats");
+    assert!(packets <= 2 * BEATS + 10, "{packets} packets of {BEATS} beats");
+    let next = must(&*other, &space(), put(&leader.key, Some(version(&leader)), "beat")).await;
+    assert!(poll().await.contains(&version(&next)), "a beat of another is seen");
+    must(&*other, &space(), put(&session("3"), None, "beat")).await;
+    assert_eq!(poll().await.len(), 3, "so is another session");
 }
 
 /// With the rights that are printed, this login alone reads and writes; what others may not do is told with what to do.

@@ -112,19 +112,25 @@ impl ZooKeeper {
         Client::connect(self.address(nth), login)?.permit(path, allowed)
     }
 
-    /// Leader, follower or standalone, if it serves.
-    fn mode(&self, nth: usize) -> Option<String> {
-        let said = self.srvr(nth)?;
-        said.lines().find_map(|line| line.strip_prefix("Mode: ")).map(|mode| mode.trim().to_owned())
+    /// How many packets a server has received from its clients, if it serves.
+    #[must_use]
+    pub fn received(&self, nth: usize) -> Option<u64> {
+        self.srvr(nth, "Received: ")?.parse().ok()
     }
 
-    fn srvr(&self, nth: usize) -> Option<String> {
+    /// Leader, follower or standalone, if it serves.
+    fn mode(&self, nth: usize) -> Option<String> {
+        self.srvr(nth, "Mode: ")
+    }
+
+    /// What a server says of itself in the line that begins with these words.
+    fn srvr(&self, nth: usize, words: &str) -> Option<String> {
         let mut stream = TcpStream::connect_timeout(&self.address(nth), Duration::from_secs(1)).ok()?;
         stream.set_read_timeout(Some(Duration::from_secs(1))).ok()?;
         stream.write_all(b"srvr").ok()?;
         let mut said = String::new();
         stream.read_to_string(&mut said).ok()?;
-        Some(said)
+        said.lines().find_map(|line| line.strip_prefix(words)).map(|rest| rest.trim().to_owned())
     }
 
     fn launch(&mut self, nth: usize) {
