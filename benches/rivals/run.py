@@ -51,7 +51,7 @@ class Run:
         """What was measured of a subject replaces what there was."""
         what += f", load {self.options.load}" if self.options.load else ""
         of_server = self.saved["results"].setdefault(what, {}).setdefault(subject.kind.title, {})
-        of_server[subject.name] = {"lease": subject.lease, "on": str(datetime.date.today()), "rows": rows}
+        of_server[subject.name] = {"lease": subject.lease, "rows": rows}
         self.file.parent.mkdir(parents=True, exist_ok=True)
         self.file.write_text(json.dumps(self.saved, indent=1))
 
@@ -61,8 +61,12 @@ class Run:
 
     def note_machine(self):
         settings = {kind.title: kind.settings for kind in servers.KINDS}
-        machine = f"{os.cpu_count()} cores, Linux {platform.release()}, loopback, load average {os.getloadavg()[0]:.1f} before"
+        machine = f"{os.cpu_count()} cores, Linux {platform.release()}, loopback"
         self.saved |= {"versions": versions(), "settings": settings, "machine": machine}
+
+    def note_time(self, verb):
+        when = f"{datetime.date.today()}, load average {os.getloadavg()[0]:.1f} before"
+        self.saved.setdefault("measured", {})[verb] = when
 
 
 def in_turns(run, groups, rounds, measurement):
@@ -195,6 +199,8 @@ def main():
         run.note_machine()
     for verb in verbs:
         try:
+            if not options.load:
+                run.note_time(verb)
             with load(options.load):
                 globals()[verb](run)
         except Exception:

@@ -1,5 +1,6 @@
 """What was measured, as a section of docs/explanation/compare.md."""
 
+import itertools
 import math
 import re
 import statistics
@@ -12,6 +13,12 @@ PAGE = ROOT / "docs/explanation/compare.md"
 HEADING = "## Measured side by side"
 BEFORE = "## When to take something else"
 
+TITLES = {"handover": "hand-over", "crash": "`kill -9`", "freeze": "overlap", "cost": "operations"}
+MAIN = ["server", "elected by", "lease", "hand-over, ms: p50 / p99 / max (n)", "`kill -9`, s: p50 / max (n)",
+        "overlap, ms: p50 / max (n)", "operations a minute, 3 nodes: 1 → 100 → 1000 roles", "RSS, MB"]
+LOADED = ["beside so many busy processes", "server", "elected by", "lease", "hand-over, ms: p50 / p99 / max (n)", "`kill -9`, s: p50 / max (n)"]
+NODE = ["requests a minute of one node", "lease", "roles", "leader", "standby", "writes of all three"]
+
 NOT_COMPARABLE = """\
 - `tenure run` and `etcdctl lock` hand over from command to command, with a fork and an exec; the others lead within a process.
 - etcd renews every third of a lease, so that on average more of it has passed when a leader dies: its median is lower.
@@ -20,11 +27,12 @@ NOT_COMPARABLE = """\
 - One server each, on loopback: no network, and no group of servers."""
 
 
-def section(saved):
-    """Headed as in the page, up to the comment that ends each section there."""
+def section(saved, there=""):
+    """Headed as in the page, up to the comment that ends each section there. What was not measured stays as the page has it."""
     results = saved["results"]
-    parts = [HEADING, "<!-- written by: benches/rivals/run.py table --write -->", introduction(saved), main_table(results),
-             loaded_table(results), node_table(results), "What is not comparable:", wrapped(NOT_COMPARABLE),
+    parts = [HEADING, "<!-- written by: benches/rivals/run.py table --write -->", introduction(saved, there),
+             main_table(results, rows_there(there, 3, MAIN)), loaded_table(results, rows_there(there, 4, LOADED)),
+             node_table(results, rows_there(there, 3, NODE)), "What is not comparable:", wrapped(NOT_COMPARABLE),
              "<!-- shown by: benches/rivals/run.py -->"]
     return "\n\n".join(part for part in parts if part) + "\n"
 
@@ -33,9 +41,26 @@ def write(saved):
     """Replaces the section in the page, or adds it."""
     page = PAGE.read_text()
     before, found, rest = page.partition(HEADING + "\n")
-    after = BEFORE + (rest if found else page).partition(BEFORE)[2]
+    there, _, after = (rest if found else page).partition(BEFORE)
     before = before if found else page.partition(BEFORE)[0]
-    PAGE.write_text(before + section(saved) + "\n" + after)
+    PAGE.write_text(before + section(saved, there if found else "") + "\n" + BEFORE + after)
+
+
+def rows_there(text, keys, head):
+    """The rows of the table with this head, by their first columns."""
+    rows = [[cell.strip() for cell in line[1:-1].split("|")] for line in text.splitlines() if line.startswith("| ")]
+    begin = next((i for i, row in enumerate(rows) if row == head), len(rows))
+    rows = itertools.takewhile(lambda row: len(row) == len(head), rows[begin + 2:])
+    return {tuple(row[:keys]): row for row in rows}
+
+
+def merged(keys, rows, there):
+    """Measured rows, and those that are there; of a row that is both, what was not measured."""
+    both = {tuple(row[:keys]): row for row in rows}
+    for key, old in there.items():
+        both[key] = [new or old for new, old in zip(both.get(key, old), old)]
+    order = {(subject.kind.title, subject.name): i for i, subject in enumerate(SUBJECTS)}
+    return sorted(both.values(), key=lambda row: min(order.get(pair, len(order)) for pair in zip(row, row[1:])))
 
 
 def wrapped(text):
@@ -45,39 +70,38 @@ def wrapped(text):
     return "\n".join(fill(line) for line in text.splitlines()).replace("\0", " ")
 
 
-def introduction(saved):
-    days = sorted({subject["on"] for part in saved["results"].values() for server in part.values() for subject in server.values()})
+def introduction(saved, there):
     tested = [f"{title} {saved['versions'][title]} ({setting})" for title, setting in saved.get("settings", {}).items()]
     rivals = [f"{title} {version}" for title, version in saved.get("versions", {}).items() if title not in saved["settings"]]
+    # One line for each measurement, so that those of another day stay.
+    lines = {m[1]: m[0] for m in re.finditer(r"^- (.+): .+, load average .+ before$", there, re.MULTILINE)}
+    for verb, when in saved.get("measured", {}).items():
+        lines[TITLES[verb]] = f"- {TITLES[verb]}: {when}"
     return "\n\n".join([
         wrapped("[benches/rivals](../../benches/rivals/README.md) runs three candidates of each on the same server and measures them in "
                 "turns. Hand-over: from the end of the leader's work to the next election. `kill -9`: from the signal to the next "
                 "election. Overlap: how long a leader that was frozen and replaced works on after it wakes up."),
-        wrapped(f"- {' to '.join(sorted({*days[:1], *days[-1:]}))}; {saved.get('machine', '')}\n"
+        wrapped("\n".join(lines[title] for title in TITLES.values() if title in lines) + f"\n- {saved.get('machine', '')}\n"
                 f"- servers: {', '.join(tested)}\n- {', '.join(rivals)}"),
     ])
 
 
-def main_table(results):
-    head = ["server", "elected by", "lease", "hand-over, ms: p50 / p99 / max (n)", "`kill -9`, s: p50 / max (n)",
-            "overlap, ms: p50 / max (n)", "operations a minute, 3 nodes: 1 → 100 → 1000 roles", "RSS, MB"]
+def main_table(results, there):
     rows = [[server, name, f"{lease} s", hand_over(results, server, name), crash(results, server, name),
              freeze(results, server, name), *cost(results, server, name)]
             for server, name, lease in everyone(results)]
-    return markdown(head, [row for row in rows if any(row[3:])])
+    return markdown(MAIN, merged(3, [row for row in rows if any(row[3:])], there))
 
 
-def loaded_table(results):
+def loaded_table(results, there):
     loads = sorted({int(m[1]) for what in results if (m := re.search(r", load (\d+)$", what))})
-    head = ["beside so many busy processes", "server", "elected by", "lease", "hand-over, ms: p50 / p99 / max (n)", "`kill -9`, s: p50 / max (n)"]
     rows = [[str(n), server, name, f"{lease} s", hand_over(results, server, name, f", load {n}"), crash(results, server, name, f", load {n}")]
             for n in loads for server, name, lease in everyone(results)]
-    return markdown(head, [row for row in rows if any(row[4:])])
+    return markdown(LOADED, merged(4, [row for row in rows if any(row[4:])], there))
 
 
-def node_table(results):
+def node_table(results, there):
     """Servers that tell their clients apart; where roles moved, no node was leader or standby all the time."""
-    head = ["requests a minute of one node", "lease", "roles", "leader", "standby", "writes of all three"]
     rows = []
     for what, servers in results.items():
         for server, subjects in servers.items() if what.startswith("cost, ") else ():
@@ -87,7 +111,7 @@ def node_table(results):
                 if "leader" in rate and not row["moved"]:
                     figures = [f"{rate[each]:.0f}" for each in ("leader", "standby", "writes")]
                     rows.append([f"{server}: {name}", f"{subject['lease']} s", what.split()[1], *figures])
-    return markdown(head, rows)
+    return markdown(NODE, merged(3, rows, there))
 
 
 def everyone(results):
