@@ -3,6 +3,7 @@
 pub(crate) mod etcd;
 pub(crate) mod kubernetes;
 pub(crate) mod nats;
+pub(crate) mod object;
 pub(crate) mod zookeeper;
 
 use std::net::SocketAddr;
