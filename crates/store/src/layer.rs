@@ -35,6 +35,11 @@ pub trait Layer: fmt::Debug + fmt::Display + Send + Sync + 'static {
         Exchanged::of_two(Layer::write(self, namespace, writes), Layer::read(self, namespace, query)).await
     }
 
+    /// See [`Store::write_then_read`]; it is not passed on by itself either.
+    async fn write_then_read(&self, namespace: &Name, writes: &[Write], query: &Query) -> Exchanged {
+        Exchanged::in_turn(Layer::write(self, namespace, writes), Layer::read(self, namespace, query)).await
+    }
+
     /// See [`Store::watch`].
     fn watch(&self, namespace: &Name) -> BoxStream<'static, Signal> {
         self.inner().watch(namespace)
@@ -74,6 +79,10 @@ impl<L: Layer> Store for L {
 
     async fn exchange(&self, namespace: &Name, writes: &[Write], query: &Query) -> Exchanged {
         Layer::exchange(self, namespace, writes, query).await
+    }
+
+    async fn write_then_read(&self, namespace: &Name, writes: &[Write], query: &Query) -> Exchanged {
+        Layer::write_then_read(self, namespace, writes, query).await
     }
 
     fn watch(&self, namespace: &Name) -> BoxStream<'static, Signal> {

@@ -58,7 +58,7 @@ pub enum Outcome {
     Failed(StoreError),
 }
 
-/// What [`Store::exchange`] came to: each part as if it had been asked for alone.
+/// What [`Store::exchange`] or [`Store::write_then_read`] came to: each part as if it had been asked for alone.
 #[derive(Debug)]
 #[allow(missing_docs, reason = "fields are named after what they hold")]
 pub struct Exchanged {
@@ -67,13 +67,24 @@ pub struct Exchanged {
 }
 
 impl Exchanged {
-    /// Two operations at once.
+    /// Two operations at once, of which the write is begun first.
     pub async fn of_two(
         write: impl Future<Output = Result<Vec<Outcome>, StoreError>>,
         read: impl Future<Output = Result<Vec<Entry>, StoreError>>,
     ) -> Self {
         let (written, read) = join(write, read).await;
         Self { written, read }
+    }
+
+    /// A write, and once it is answered a read. If the write failed, nothing is read.
+    pub async fn in_turn(
+        write: impl Future<Output = Result<Vec<Outcome>, StoreError>>,
+        read: impl Future<Output = Result<Vec<Entry>, StoreError>>,
+    ) -> Self {
+        match write.await {
+            Ok(outcomes) => Self { written: Ok(outcomes), read: read.await },
+            Err(error) => Self::failed(&error),
+        }
     }
 
     /// Both parts failed in the same way.
@@ -191,11 +202,13 @@ impl Description {
 ///   [`Fate::NotApplied`].
 ///
 /// Exchanges
-/// - **X1** Each part of [`Store::exchange`] has the outcome that it would have alone, by clauses R and W: what becomes of the
-///   writes, a conflict or a refusal, MUST NOT change what the read returns, and an empty part is no error. An error MAY be that
-///   of both parts.
-/// - **X2** The read MUST show what was there at some moment after the exchange was asked for. It MAY show the registers that the
-///   exchange writes as they were before, or as they are after.
+/// - **X1** Each part of [`Store::exchange`] and of [`Store::write_then_read`] has the outcome that it would have alone, by clauses R
+///   and W: what becomes of the writes, a conflict or a refusal, MUST NOT keep the read from being answered, and an empty part is no
+///   error. An error MAY be that of both parts.
+/// - **X2** The read of [`Store::exchange`] MUST show what was there at some moment after the exchange was asked for. It MAY show the
+///   registers that the exchange writes as they were before, or as they are after.
+/// - **X3** The read of [`Store::write_then_read`] MUST show what was there at some moment after its writes were carried out, or fail:
+///   its own applied writes, and whatever was committed before one of them was.
 ///
 /// Failure
 /// - **F1** An error MUST carry [`Fate::Unknown`] unless it is proven that the write neither happened nor will.
@@ -231,6 +244,12 @@ pub trait Store: fmt::Debug + fmt::Display + Send + Sync + 'static {
     /// this default sends both at once.
     async fn exchange(&self, namespace: &Name, writes: &[Write], query: &Query) -> Exchanged {
         Exchanged::of_two(self.write(namespace, writes), self.read(namespace, query)).await
+    }
+
+    /// Carries out some writes, and then reads: a claim and the look at what operators ask. A store that can do both in one round
+    /// trip, in this order, should; this default sends the read when the write is answered.
+    async fn write_then_read(&self, namespace: &Name, writes: &[Write], query: &Query) -> Exchanged {
+        Exchanged::in_turn(self.write(namespace, writes), self.read(namespace, query)).await
     }
 
     /// Tells of changes, and of evidence, from the moment of this call until it is dropped.

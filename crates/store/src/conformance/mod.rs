@@ -124,6 +124,7 @@ macro_rules! conformance {
             w9_large_batches_and_values_fit
             x1_the_parts_of_an_exchange_are_independent
             x2_an_exchange_reads_what_was_there_when_it_was_asked
+            x3_a_read_after_writes_misses_nothing_older
             f1_an_error_never_hides_what_happened
             f2_what_was_not_applied_never_comes_later
             f3_an_abandoned_operation_does_no_harm

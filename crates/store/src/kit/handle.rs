@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use futures_util::future::BoxFuture;
+use futures_util::future::{BoxFuture, FutureExt as _};
 use futures_util::stream::BoxStream;
 
 use super::liveness::{LockNumber, WatchedLock, WatchedLocks};
@@ -51,6 +51,16 @@ pub trait Server: fmt::Display + Send + Sync + Sized + 'static {
         query: &Query,
     ) -> impl Future<Output = Exchanged> + Send {
         Exchanged::of_two(self.write(namespace, writes), self.read(namespace, query))
+    }
+
+    /// See [`Store::write_then_read`]; query and batch are as for [`Server::exchange`]. This default sends one after the other.
+    fn write_then_read(
+        &self,
+        namespace: &Name,
+        writes: &[Write],
+        query: &Query,
+    ) -> impl Future<Output = Exchanged> + Send {
+        Exchanged::in_turn(self.write(namespace, writes), self.read(namespace, query))
     }
 
     /// A watch of a namespace was opened: sees to it that changes arrive from now on.
@@ -120,6 +130,23 @@ impl<S: Server> ServerHandle<S> {
     {
         self.thread.run(ask(self.server.clone())).await
     }
+
+    /// Asks the server for writes and a read; one of which there is nothing to ask is not sent.
+    async fn both<F>(
+        &self,
+        (namespace, writes, query): (&Name, &[Write], &Query),
+        ask: impl FnOnce(Arc<S>, Name, Vec<Write>, Query) -> F,
+    ) -> Exchanged
+    where
+        F: Future<Output = Exchanged> + Send + 'static,
+    {
+        let nothing_to_read = query.keys.is_empty() && query.kinds.is_empty();
+        if nothing_to_read || check_batch(S::STORE, writes).is_err() {
+            return Exchanged::of_two(self.write(namespace, writes), self.read(namespace, query)).await;
+        }
+        let ask = |server| ask(server, namespace.clone(), writes.to_vec(), query.clone()).map(Ok);
+        self.run(ask).await.unwrap_or_else(|error| Exchanged::failed(&error))
+    }
 }
 
 /// A watch that outlives its store would wait for ever.
@@ -163,13 +190,17 @@ impl<S: Server> Store for ServerHandle<S> {
     }
 
     async fn exchange(&self, namespace: &Name, writes: &[Write], query: &Query) -> Exchanged {
-        let nothing_to_read = query.keys.is_empty() && query.kinds.is_empty();
-        if nothing_to_read || check_batch(S::STORE, writes).is_err() {
-            return Exchanged::of_two(self.write(namespace, writes), self.read(namespace, query)).await;
-        }
-        let (namespace, writes, query) = (namespace.clone(), writes.to_vec(), query.clone());
-        let ask = |server: Arc<S>| async move { Ok(server.exchange(&namespace, &writes, &query).await) };
-        self.run(ask).await.unwrap_or_else(|error| Exchanged::failed(&error))
+        self.both((namespace, writes, query), |server, namespace, writes, query| async move {
+            server.exchange(&namespace, &writes, &query).await
+        })
+        .await
+    }
+
+    async fn write_then_read(&self, namespace: &Name, writes: &[Write], query: &Query) -> Exchanged {
+        self.both((namespace, writes, query), |server, namespace, writes, query| async move {
+            server.write_then_read(&namespace, &writes, &query).await
+        })
+        .await
     }
 
     fn watch(&self, namespace: &Name) -> BoxStream<'static, Signal> {

@@ -48,6 +48,12 @@ enum Flaw {
     ReadsNothingAfterAConflict,
     /// An exchange reads what was there at the last one.
     ReadsFromMemory,
+    /// A conflict of a write spoils the read that comes after it.
+    ReadsNothingLastAfterAConflict,
+    /// What is to be read last is read first, and its own writes are added.
+    ReadsBeforeItWrites,
+    /// What is read last is without its own writes.
+    MissesItsWrites,
     /// Says that it did not happen, although it did.
     LiesAboutFate,
     /// Carries out later what it said it had not done.
@@ -251,6 +257,26 @@ impl Store for Flawed {
         Exchanged { written, read }
     }
 
+    async fn write_then_read(&self, namespace: &Name, writes: &[Write], query: &Query) -> Exchanged {
+        let earlier = self.read(namespace, query).await;
+        tokio::task::yield_now().await;
+        let written = self.write(namespace, writes).await;
+        let mut read = self.read(namespace, query).await;
+        let applied = |outcome: &Outcome| matches!(outcome, Outcome::Applied);
+        let conflict = written.as_ref().is_ok_and(|outcomes| !outcomes.iter().all(applied));
+        let is_own = |entry: &Entry| writes.iter().any(|write| write.key == entry.key);
+        match (self.flaw, &mut read, earlier) {
+            (Flaw::ReadsNothingLastAfterAConflict, Ok(read), _) if conflict => read.clear(),
+            (Flaw::MissesItsWrites, Ok(read), _) => read.retain(|entry| !is_own(entry)),
+            (Flaw::ReadsBeforeItWrites, Ok(read), Ok(earlier)) => {
+                read.retain(is_own);
+                read.extend(earlier.into_iter().filter(|entry| !is_own(entry)));
+            }
+            _ => {}
+        }
+        Exchanged { written, read }
+    }
+
     async fn write(&self, namespace: &Name, writes: &[Write]) -> Result<Vec<Outcome>, StoreError> {
         self.shared.namespaces.lock().unwrap().push(namespace.clone());
         if let Some(outcomes) = self.spoil(namespace, writes).await {
@@ -417,6 +443,9 @@ caught_by! {
     cuts_batches: CutsBatches by w9_large_batches_and_values_fit;
     reads_nothing_after_a_conflict: ReadsNothingAfterAConflict by x1_the_parts_of_an_exchange_are_independent;
     reads_from_memory: ReadsFromMemory by x2_an_exchange_reads_what_was_there_when_it_was_asked;
+    reads_nothing_last_after_a_conflict: ReadsNothingLastAfterAConflict by x1_the_parts_of_an_exchange_are_independent;
+    reads_before_it_writes: ReadsBeforeItWrites by x3_a_read_after_writes_misses_nothing_older;
+    misses_its_writes: MissesItsWrites by x3_a_read_after_writes_misses_nothing_older;
     lies_about_fate: LiesAboutFate by f1_an_error_never_hides_what_happened;
     applies_later: AppliesLater by f2_what_was_not_applied_never_comes_later;
     never_closes: NeverCloses by f4_a_closed_store_refuses_and_its_watches_end;
