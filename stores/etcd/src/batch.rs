@@ -54,8 +54,8 @@ pub(super) async fn write(
     outcomes.into_iter().map(|outcome| outcome.unwrap_or_else(silent)).collect()
 }
 
-/// Carries out a small batch and reads, in one transaction of which each write is one of its own. None: it does not fit in one.
-pub(super) async fn exchange(
+/// Carries out a small batch and then reads, in one transaction of which each write is one of its own. None: it does not fit in one.
+pub(super) async fn write_then_read(
     members: &Members,
     keys: &Keys,
     namespace: &Name,

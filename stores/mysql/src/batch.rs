@@ -12,7 +12,7 @@
 //! clients. The row of the notifier is locked first and registers in the order of their keys, so that two batches never wait for each
 //! other in a circle.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use mysql_async::prelude::Queryable;
 use mysql_async::{Conn, Error, Row};
@@ -72,12 +72,6 @@ impl Batch {
     pub(super) fn round(&self, nth: usize) -> Round {
         let writes = self.rounds[nth].iter().map(|item| self.writes[*item].clone()).collect();
         Round { namespace: self.namespace.clone(), writes }
-    }
-
-    /// The only round, if it is a beat: one statement.
-    pub(super) fn only_beat(&self) -> Option<Round> {
-        let round = (self.rounds.len() == 1).then(|| self.round(0))?;
-        round.beat().is_some().then_some(round)
     }
 
     /// Notes what became of a round.
@@ -154,38 +148,51 @@ pub(super) struct Round {
     writes: Vec<Write>,
 }
 
+/// What a round came to: one outcome for each write, whether others have to be notified, and what was asked for after it.
+#[derive(Debug)]
+pub(super) struct Carried {
+    pub(super) outcomes: Vec<Outcome>,
+    pub(super) notifies: bool,
+    pub(super) rows: Vec<Row>,
+}
+
+impl Carried {
+    /// What notifies nobody.
+    fn quiet(outcome: Outcome, rows: Vec<Row>) -> Self {
+        Self { outcomes: vec![outcome], notifies: false, rows }
+    }
+}
+
 impl Round {
-    /// Carries it out. One outcome for each write, and whether others have to be notified.
-    pub(super) async fn run(self, wire: &mut Wire) -> Result<(Vec<Outcome>, bool), OperationError> {
-        let lock = self.lock();
-        if lock.is_some_and(|lock| !wire.locks.contains(&lock)) {
-            return Ok((vec![Outcome::Failed(StoreError::severed(STORE))], false));
-        }
+    /// Carries it out.
+    pub(super) async fn run(self, wire: &mut Wire) -> Result<Carried, OperationError> {
         let conn = &mut wire.conn;
+        if !self.has_lock(conn, &wire.locks).await? {
+            return Ok(Carried::quiet(Outcome::Failed(StoreError::severed(STORE)), Vec::new()));
+        }
         if let Some(text) = self.beat() {
             conn.query_drop(text).await?;
             let changed = conn.affected_rows();
-            return Ok((vec![self.beat_outcome(conn, changed).await?], false));
+            return Ok(Carried::quiet(self.beat_outcome(conn, changed).await?, Vec::new()));
         }
-        if let Some(lock) = lock
-            && !holds(conn, lock).await?
-        {
-            return Ok((vec![Outcome::Failed(StoreError::severed(STORE))], false));
-        }
-        self.run_all(conn, wire.is_galera).await
+        self.run_all(conn, wire.is_galera, None).await
     }
 
-    /// Carries out a beat and a question, in one text; on Galera in two, because there a write that lost against one on another
-    /// member may be told of with the next text only (bug 192).
-    pub(super) async fn run_with(
+    /// Carries it out and asks a question after it, in one text; on Galera in several, because there a write that lost against one
+    /// on another member may be told of with the next text only (bug 192).
+    pub(super) async fn run_then_ask(
         self,
         wire: &mut Wire,
         question: &str,
-    ) -> Result<(Outcome, Vec<Row>), OperationError> {
-        let (beat, conn) = (self.beat().unwrap_or_default(), &mut wire.conn);
-        if self.lock().is_some_and(|lock| !wire.locks.contains(&lock)) {
-            return Ok((Outcome::Failed(StoreError::severed(STORE)), conn.query(question).await?));
+    ) -> Result<Carried, OperationError> {
+        let conn = &mut wire.conn;
+        if !self.has_lock(conn, &wire.locks).await? {
+            let severed = Outcome::Failed(StoreError::severed(STORE));
+            return Ok(Carried::quiet(severed, conn.query(question).await?));
         }
+        let Some(beat) = self.beat() else {
+            return self.run_all(conn, wire.is_galera, Some(question)).await;
+        };
         let answered = if wire.is_galera {
             change_then_read(conn, &beat, question).await
         } else {
@@ -196,7 +203,13 @@ impl Round {
             let fault = OperationError::from(failed.error);
             OperationError { proven: fault.proven && failed.at_most == 0, ..fault }
         })?;
-        Ok((self.beat_outcome(conn, changed).await?, rows))
+        Ok(Carried::quiet(self.beat_outcome(conn, changed).await?, rows))
+    }
+
+    /// Whether this connection has the lock that its one write has to prove, if any. A beat proves it to the server by itself.
+    async fn has_lock(&self, conn: &mut Conn, held: &BTreeSet<LockNumber>) -> Result<bool, OperationError> {
+        let Some(lock) = self.lock() else { return Ok(true) };
+        Ok(held.contains(&lock) && (self.beat().is_some() || holds(conn, lock).await?))
     }
 
     /// The lock that its one write has to prove, if it is such a round. A connection that has it holds it until its end:
@@ -212,32 +225,36 @@ impl Round {
         &self,
         conn: &mut Conn,
         is_galera: bool,
-    ) -> Result<(Vec<Outcome>, bool), OperationError> {
+        question: Option<&str>,
+    ) -> Result<Carried, OperationError> {
         let text = self.text();
         let (commit, before) = text.split_last().expect("it has an end");
         let answers = if is_galera {
             match sets(conn, &before.join("; ")).await {
                 Ok(answers) => {
-                    let committed = conn.query_drop(commit).await;
-                    committed.map(|()| answers).map_err(|error| Failed { error, at_most: text.len() })
+                    let late = |error| Failed { error, at_most: text.len() };
+                    end(conn, commit, question).await.map(|rows| (answers, rows)).map_err(late)
                 }
-                failed => failed,
+                Err(failed) => Err(failed),
             }
         } else {
-            sets(conn, &text.join("; ")).await
+            let all: Vec<_> = text.iter().map(String::as_str).chain(question).collect();
+            sets(conn, &all.join("; ")).await.map(|mut answers| {
+                let rows = question.and_then(|_| answers.pop());
+                (answers, rows.unwrap_or_default())
+            })
         };
         match answers {
-            Ok(answers) => {
+            Ok((answers, rows)) => {
                 let outcomes = self.outcomes(&answers);
                 let notified = |(write, outcome): (&Write, &Outcome)| {
                     write.notify && matches!(outcome, Outcome::Applied)
                 };
-                let notified = self.writes.iter().zip(&outcomes).any(notified);
-                Ok((outcomes, notified))
+                let notifies = self.writes.iter().zip(&outcomes).any(notified);
+                Ok(Carried { outcomes, notifies, rows })
             }
             Err(failed) => {
-                // What failed before the last statement, COMMIT, was not committed, and is rolled back here or with
-                // the connection.
+                // What failed before COMMIT was begun was not committed, and is rolled back here or with the connection.
                 let proven = matches!(failed.error, Error::Server(_)) && failed.at_most + 1 < text.len();
                 let rolled_back = conn.query_drop("ROLLBACK").await;
                 let mut fault = OperationError::from(failed.error);
@@ -365,6 +382,15 @@ impl Round {
             }
         };
         self.writes.iter().map(of).collect()
+    }
+}
+
+/// Ends a transaction, and then asks.
+async fn end(conn: &mut Conn, commit: &str, question: Option<&str>) -> mysql_async::Result<Vec<Row>> {
+    conn.query_drop(commit).await?;
+    match question {
+        Some(question) => conn.query(question).await,
+        None => Ok(Vec::new()),
     }
 }
 

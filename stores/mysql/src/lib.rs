@@ -27,8 +27,10 @@ use futures_util::future::BoxFuture;
 use mysql_async::Row;
 use mysql_async::prelude::Queryable;
 use tenure_core::record::{Record, SessionState};
+use tokio::sync::OwnedMutexGuard;
 
-use self::batch::Batch;
+use self::batch::{Batch, Carried};
+use self::connection::Wire;
 use self::liveness::LockTable;
 use self::notifier::Notifier;
 use self::operations::Operations;
@@ -76,7 +78,7 @@ async fn write(operations: &Operations, mut batch: Batch) -> Result<(Vec<Outcome
     for nth in 0..batch.rounds() {
         let round = batch.round(nth);
         match operations.ask(|mut wire| async move { round.run(&mut wire).await }).await {
-            Ok((outcomes, notifies)) => {
+            Ok(Carried { outcomes, notifies, .. }) => {
                 batch.note(nth, outcomes);
                 notified |= notifies;
             }
@@ -95,6 +97,21 @@ fn closes_session(write: &Write) -> bool {
     let notifies = write.notify && write.key.kind() == Kind::Session;
     let value = write.put.as_ref().filter(|_| notifies).map(|(_, value)| value.to_record(&write.key));
     matches!(value, Some(Record::Session(session)) if session.state == SessionState::Closed)
+}
+
+impl MysqlServer {
+    /// Has others notified of these writes. The answer does not wait for the notifier, unless the caller may end right afterwards:
+    /// an operator's command, which listens to nothing, or a node that closes its session.
+    async fn notify(&self, writes: &[Write], notifies: bool) {
+        if !notifies {
+            return;
+        }
+        let waits = !self.listener.is_open() || writes.iter().any(closes_session);
+        self.notifier.notify();
+        if waits {
+            self.notifier.silent().await;
+        }
+    }
 }
 
 impl fmt::Display for MysqlServer {
@@ -131,29 +148,28 @@ impl Server for MysqlServer {
         if batch.is_empty() {
             return Ok(batch.outcomes());
         }
-        // The answer does not wait for the notifier, unless the caller may end right afterwards: an operator's command,
-        // which listens to nothing, or a node that closes its session.
-        let waits = !self.listener.is_open() || writes.iter().any(closes_session);
         let (outcomes, notifies) = write(&self.operations, batch).await?;
-        if notifies {
-            self.notifier.notify();
-        }
-        if notifies && waits {
-            self.notifier.silent().await;
-        }
+        self.notify(writes, notifies).await;
         Ok(outcomes)
     }
 
-    /// A beat is one statement, and goes in one text with the question; another batch goes before it.
     async fn exchange(&self, namespace: &Name, writes: &[Write], query: &Query) -> Exchanged {
+        self.write_then_read(namespace, writes, query).await
+    }
+
+    /// What is one text, and so one transaction, goes in one with the question, which is a transaction of its own after it.
+    async fn write_then_read(&self, namespace: &Name, writes: &[Write], query: &Query) -> Exchanged {
         let mut batch = Batch::new(namespace, writes, |lock| self.locks.may_hold(lock));
-        let Some(beat) = batch.only_beat() else {
-            return Exchanged::of_two(self.write(namespace, writes), self.read(namespace, query)).await;
-        };
-        let question = rows::select(namespace, query);
-        match self.operations.ask(|mut wire| async move { beat.run_with(&mut wire, &question).await }).await {
-            Ok((outcome, rows)) => {
-                batch.note(0, vec![outcome]);
+        if batch.rounds() != 1 {
+            return Exchanged::in_turn(self.write(namespace, writes), self.read(namespace, query)).await;
+        }
+        let (round, question) = (batch.round(0), rows::select(namespace, query));
+        let ask =
+            |mut wire: OwnedMutexGuard<Wire>| async move { round.run_then_ask(&mut wire, &question).await };
+        match self.operations.ask(ask).await {
+            Ok(Carried { outcomes, notifies, rows }) => {
+                batch.note(0, outcomes);
+                self.notify(writes, notifies).await;
                 let read = rows.iter().filter_map(rows::entry).collect();
                 Exchanged { written: Ok(batch.outcomes()), read: Ok(read) }
             }

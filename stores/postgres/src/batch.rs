@@ -106,9 +106,9 @@ impl Batch {
     }
 
     /// One outcome for each write, in the order in which they were given.
-    pub(super) fn outcomes(self, rows: &[Row]) -> Vec<Outcome> {
+    pub(super) fn outcomes(&self, rows: &[Row]) -> Vec<Outcome> {
         let mut outcomes: Vec<Option<Outcome>> =
-            self.refused.into_iter().map(|refused| refused.map(Outcome::Failed)).collect();
+            self.refused.iter().map(|refused| refused.clone().map(Outcome::Failed)).collect();
         for row in rows {
             let item = row.try_get::<_, i64>(0).ok().and_then(|item| usize::try_from(item).ok());
             if let Some(nth) = item.and_then(|item| self.items.get(item.wrapping_sub(1))) {

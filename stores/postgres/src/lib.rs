@@ -128,6 +128,28 @@ impl Server for PostgresServer {
         }
     }
 
+    /// Two statements, sent at once on one connection: each is a transaction of its own, so that the second sees what was committed
+    /// before the first was. One statement would read as of its begin.
+    async fn write_then_read(&self, namespace: &Name, writes: &[Write], query: &Query) -> Exchanged {
+        let batch = Batch::new(namespace, writes, self.settings.patience_ms());
+        if batch.is_empty() {
+            return Exchanged { written: Ok(batch.outcomes(&[])), read: self.read(namespace, query).await };
+        }
+        let until = self.operations.until();
+        let connection = match self.operations.reached(until, self.operations.connection()).await {
+            Ok(connection) => connection,
+            Err(error) => return Exchanged::failed(&error),
+        };
+        let question = Question::new(namespace, query);
+        let (changes, asked) = (batch.params(), question.params());
+        let write = self.operations.answer(&connection, until, connection.write(&changes));
+        let read = self.operations.answer(&connection, until, connection.read(&asked));
+        Exchanged::of_two(async { write.await.map(|rows| batch.outcomes(&rows)) }, async {
+            Ok(read.await?.iter().filter_map(rows::entry).collect())
+        })
+        .await
+    }
+
     fn listen(&self, _: &Name) {
         self.listener.open();
     }

@@ -4,6 +4,7 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 use futures_util::StreamExt;
+use tokio::time::Instant;
 use tokio_postgres::Error;
 
 use super::STORE;
@@ -47,8 +48,17 @@ impl Operations {
     {
         let until = self.until();
         let connection = self.reached(until, self.connection()).await?;
-        let answer = question(connection.clone());
-        self.answered(&connection, until, async { answer.await.map_err(OperationError) }).await
+        self.answer(&connection, until, question(connection.clone())).await
+    }
+
+    /// The answer to what is asked on that connection, which is sent when this is first polled.
+    pub(super) async fn answer<T>(
+        &self,
+        connection: &PostgresConnection,
+        until: Instant,
+        question: impl Future<Output = Result<T, Error>>,
+    ) -> Result<T, StoreError> {
+        self.answered(connection, until, async { question.await.map_err(OperationError) }).await
     }
 }
 

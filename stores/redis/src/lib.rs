@@ -93,7 +93,11 @@ impl Server for RedisServer {
     }
 
     async fn exchange(&self, namespace: &Name, writes: &[Write], query: &Query) -> Exchanged {
-        self.operations.exchange(namespace, writes, query).await
+        self.write_then_read(namespace, writes, query).await
+    }
+
+    async fn write_then_read(&self, namespace: &Name, writes: &[Write], query: &Query) -> Exchanged {
+        self.operations.write_then_read(namespace, writes, query).await
     }
 
     fn listen(&self, namespace: &Name) {

@@ -106,9 +106,9 @@ impl Operations {
         self.changed(space, &up, deadline, change, reply).await
     }
 
-    /// The script and the reads, sent at once. What has to be asked anew, because another server has the namespace or the server
-    /// lost the script, is asked part by part.
-    pub(super) async fn exchange(
+    /// The script and the reads, sent at once: a server answers a connection in the order of its questions. What has to be asked
+    /// anew, because another server has the namespace or the server lost the script, is asked part by part.
+    pub(super) async fn write_then_read(
         self: &Arc<Self>,
         space: &Name,
         writes: &[Write],
@@ -130,7 +130,10 @@ impl Operations {
         let found: Vec<Reply> = replies.collect();
         let written = match self.check(&up, &changed) {
             Ok(()) => self.changed(space, &up, deadline, change, changed).await,
-            Err(Failure::NoScript | Failure::Moved(..)) => self.write(space, writes).await,
+            // What was read came before what will be written.
+            Err(Failure::NoScript | Failure::Moved(..)) => {
+                return Exchanged::in_turn(self.write(space, writes), self.read(space, query)).await;
+            }
             Err(Failure::Other(error)) => Err(error),
         };
         let read = match found.iter().try_for_each(|reply| self.check(&up, reply)) {

@@ -375,6 +375,11 @@ impl Store for Sqlite {
         }
     }
 
+    /// The transaction reads when it has written.
+    async fn write_then_read(&self, namespace: &Name, writes: &[Write], query: &Query) -> Exchanged {
+        self.exchange(namespace, writes, query).await
+    }
+
     fn watch(&self, namespace: &Name) -> BoxStream<'static, Signal> {
         let watch = self.watches.watch(namespace);
         let namespace = namespace.clone();

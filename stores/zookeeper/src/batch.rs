@@ -33,7 +33,7 @@ pub(super) async fn write(
 
 /// One write, and a read whose barrier it is: a beat and its poll are two packets, which are sent together. None if the write is
 /// refused, or is not known to be the one that will be applied: then nothing was changed.
-pub(super) async fn exchange(
+pub(super) async fn write_then_read(
     operations: &Operations,
     namespace: &Name,
     writes: &[Write],

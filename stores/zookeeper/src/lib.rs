@@ -96,9 +96,13 @@ impl Server for ZooKeeperServer {
     }
 
     async fn exchange(&self, namespace: &Name, writes: &[Write], query: &Query) -> Exchanged {
-        match batch::exchange(&self.operations, namespace, writes, query).await {
+        self.write_then_read(namespace, writes, query).await
+    }
+
+    async fn write_then_read(&self, namespace: &Name, writes: &[Write], query: &Query) -> Exchanged {
+        match batch::write_then_read(&self.operations, namespace, writes, query).await {
             Some(exchanged) => exchanged,
-            None => Exchanged::of_two(self.write(namespace, writes), self.read(namespace, query)).await,
+            None => Exchanged::in_turn(self.write(namespace, writes), self.read(namespace, query)).await,
         }
     }
 
