@@ -102,6 +102,15 @@ impl AgentStore {
         self.sessions.keep(began, applied.filter_map(|(write, _)| entry(write)));
         written
     }
+
+    async fn both_answered(&self, writes: &[Write], asked: impl Future<Output = Exchanged>) -> Exchanged {
+        let began = Instant::now();
+        let Exchanged { written, read } = asked.await;
+        Exchanged {
+            written: self.write_answered(writes, began, written),
+            read: self.read_answered(began, read),
+        }
+    }
 }
 
 /// What a register holds after that write.
@@ -128,12 +137,11 @@ impl Layer for AgentStore {
     }
 
     async fn exchange(&self, namespace: &Name, writes: &[Write], query: &Query) -> Exchanged {
-        let began = Instant::now();
-        let Exchanged { written, read } = self.inner.exchange(namespace, writes, query).await;
-        Exchanged {
-            written: self.write_answered(writes, began, written),
-            read: self.read_answered(began, read),
-        }
+        self.both_answered(writes, self.inner.exchange(namespace, writes, query)).await
+    }
+
+    async fn write_then_read(&self, namespace: &Name, writes: &[Write], query: &Query) -> Exchanged {
+        self.both_answered(writes, self.inner.write_then_read(namespace, writes, query)).await
     }
 
     async fn write(&self, namespace: &Name, writes: &[Write]) -> Result<Vec<Outcome>, StoreError> {

@@ -75,6 +75,21 @@ impl Recorder {
             }
         }
     }
+
+    /// Records writes and a read that are one operation.
+    async fn both(
+        &self,
+        writes: &[Write],
+        query: &Query,
+        asked: impl Future<Output = Exchanged>,
+    ) -> Exchanged {
+        let called = lease_nanos();
+        writes.iter().for_each(|write| self.wrote(write, called, None));
+        let exchanged = asked.await;
+        self.write_answered(writes, &exchanged.written, called);
+        self.read_answered(query, &exchanged.read, called);
+        exchanged
+    }
 }
 
 fn is_recorded(key: &Key) -> bool {
@@ -110,12 +125,11 @@ impl Layer for Recorder {
     }
 
     async fn exchange(&self, namespace: &Name, writes: &[Write], query: &Query) -> Exchanged {
-        let called = lease_nanos();
-        writes.iter().for_each(|write| self.wrote(write, called, None));
-        let exchanged = self.inner.exchange(namespace, writes, query).await;
-        self.write_answered(writes, &exchanged.written, called);
-        self.read_answered(query, &exchanged.read, called);
-        exchanged
+        self.both(writes, query, self.inner.exchange(namespace, writes, query)).await
+    }
+
+    async fn write_then_read(&self, namespace: &Name, writes: &[Write], query: &Query) -> Exchanged {
+        self.both(writes, query, self.inner.write_then_read(namespace, writes, query)).await
     }
 
     async fn write(&self, namespace: &Name, writes: &[Write]) -> Result<Vec<Outcome>, StoreError> {

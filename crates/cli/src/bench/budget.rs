@@ -27,6 +27,12 @@ enum RequestKind {
     Other,
 }
 
+impl RequestKind {
+    fn of(writes: &[Write]) -> Self {
+        if writes.iter().any(|write| write.key.kind() == Kind::Role) { Self::Claim } else { Self::Other }
+    }
+}
+
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Request {
     kind: RequestKind,
@@ -72,9 +78,16 @@ impl Layer for Traced {
     async fn write(&self, namespace: &Name, writes: &[Write]) -> Result<Vec<Outcome>, StoreError> {
         let from = Instant::now();
         let outcomes = self.inner.write(namespace, writes).await;
-        let claims = writes.iter().any(|write| write.key.kind() == Kind::Role);
-        self.note(if claims { RequestKind::Claim } else { RequestKind::Other }, from);
+        self.note(RequestKind::of(writes), from);
         outcomes
+    }
+
+    /// A claim, and what is read after it.
+    async fn write_then_read(&self, namespace: &Name, writes: &[Write], query: &Query) -> Exchanged {
+        let from = Instant::now();
+        let exchanged = self.inner.write_then_read(namespace, writes, query).await;
+        self.note(RequestKind::of(writes), from);
+        exchanged
     }
 
     /// A read as well as a beat.

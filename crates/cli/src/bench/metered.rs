@@ -76,6 +76,14 @@ impl Metered {
             std::future::pending::<()>().await;
         }
     }
+
+    /// One operation that writes and reads.
+    async fn both(&self, writes: &[Write], asked: impl Future<Output = Exchanged>) -> Exchanged {
+        self.hang_if_cut().await;
+        let exchanged = asked.await;
+        self.meter.count(writes, exchanged.read.as_deref().unwrap_or_default());
+        exchanged
+    }
 }
 
 impl fmt::Display for Metered {
@@ -106,9 +114,10 @@ impl Layer for Metered {
     }
 
     async fn exchange(&self, namespace: &Name, writes: &[Write], query: &Query) -> Exchanged {
-        self.hang_if_cut().await;
-        let exchanged = self.inner.exchange(namespace, writes, query).await;
-        self.meter.count(writes, exchanged.read.as_deref().unwrap_or_default());
-        exchanged
+        self.both(writes, self.inner.exchange(namespace, writes, query)).await
+    }
+
+    async fn write_then_read(&self, namespace: &Name, writes: &[Write], query: &Query) -> Exchanged {
+        self.both(writes, self.inner.write_then_read(namespace, writes, query)).await
     }
 }

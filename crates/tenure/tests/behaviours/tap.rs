@@ -129,7 +129,7 @@ impl Tap {
         asked.rows += rows as u64;
     }
 
-    /// What was read together with a beat.
+    /// What was read together with a write.
     fn note_read_along(&self, rows: usize) {
         self.asked.lock().expect("no panic with it").rows += rows as u64;
     }
@@ -166,6 +166,26 @@ fn is_claim(write: &Write) -> bool {
 /// What was sent is on its way, whether its sender still waits or not; so it runs by itself.
 #[derive(Debug)]
 pub(crate) struct Tapped(pub(crate) std::sync::Arc<Tap>);
+
+impl Tapped {
+    /// Writes and a read in one operation.
+    async fn both<F>(&self, writes: &[Write], ask: impl FnOnce(Vec<Write>) -> F + Send + 'static) -> Exchanged
+    where
+        F: Future<Output = Exchanged> + Send + 'static,
+    {
+        let (tap, writes) = (self.0.clone(), writes.to_vec());
+        let sent = async move {
+            tap.note_writes(&writes);
+            tap.let_through(&writes).await;
+            let exchanged = ask(writes).await;
+            tap.ended.fetch_add(1, Ordering::SeqCst);
+            tap.note_read_along(exchanged.read.as_ref().map_or(0, Vec::len));
+            tap.gate(Direction::Down).await;
+            exchanged
+        };
+        tokio::spawn(sent).await.expect("the store does not panic")
+    }
+}
 
 impl fmt::Display for Tapped {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -206,18 +226,14 @@ impl Layer for Tapped {
     }
 
     async fn exchange(&self, namespace: &Name, writes: &[Write], query: &Query) -> Exchanged {
-        let (tap, namespace, writes) = (self.0.clone(), namespace.clone(), writes.to_vec());
-        let query = query.clone();
-        let sent = async move {
-            tap.note_writes(&writes);
-            tap.let_through(&writes).await;
-            let exchanged = tap.inner.exchange(&namespace, &writes, &query).await;
-            tap.ended.fetch_add(1, Ordering::SeqCst);
-            tap.note_read_along(exchanged.read.as_ref().map_or(0, Vec::len));
-            tap.gate(Direction::Down).await;
-            exchanged
-        };
-        tokio::spawn(sent).await.expect("the store does not panic")
+        let (inner, namespace, query) = (self.0.inner.clone(), namespace.clone(), query.clone());
+        self.both(writes, |writes| async move { inner.exchange(&namespace, &writes, &query).await }).await
+    }
+
+    async fn write_then_read(&self, namespace: &Name, writes: &[Write], query: &Query) -> Exchanged {
+        let (inner, namespace, query) = (self.0.inner.clone(), namespace.clone(), query.clone());
+        self.both(writes, |writes| async move { inner.write_then_read(&namespace, &writes, &query).await })
+            .await
     }
 
     fn watch(&self, namespace: &Name) -> BoxStream<'static, Signal> {
