@@ -222,8 +222,8 @@ pub enum Output {
         /// The answer names it.
         op: OpId,
         query: Query,
-        /// A write of the same step with which it may share a round trip. Each has its own answer all the same.
-        with: Option<OpId>,
+        /// Whether it goes out with a write of the same step. Each has its own answer all the same.
+        with: Option<Pairing>,
     },
     /// Carry out these writes, each independent of the others, and answer with [`Reply::Written`].
     Write {
@@ -257,6 +257,25 @@ pub enum Output {
     },
     /// Tell the listeners.
     Event(Event),
+}
+
+/// How a read goes out with a write of the same step.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Pairing {
+    /// The read may share a round trip with this write, in any order.
+    Beside(OpId),
+    /// The read is served after this write was carried out, or not at all; in one round trip, if the store can.
+    After(OpId),
+}
+
+impl Pairing {
+    /// The write that the read goes out with.
+    #[must_use]
+    pub fn write(self) -> OpId {
+        match self {
+            Self::Beside(write) | Self::After(write) => write,
+        }
+    }
 }
 
 /// What happened, for work, for people, for metrics.

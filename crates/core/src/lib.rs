@@ -29,7 +29,9 @@ pub mod timing;
 
 pub use engine::Engine;
 pub use id::{Epoch, OpId, SessionId, Token, Version};
-pub use io::{Entropy, Entry, Event, Evidence, Fate, Hint, Input, Outcome, Output, Query, Reply, Write};
+pub use io::{
+    Entropy, Entry, Event, Evidence, Fate, Hint, Input, Outcome, Output, Pairing, Query, Reply, Write,
+};
 pub use key::{Key, Kind};
 #[cfg(feature = "mutants")]
 pub use mutant::Mutant;

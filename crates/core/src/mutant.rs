@@ -67,6 +67,8 @@ pub enum Mutant {
     CloneUnnoticed,
     /// A pause is not read again between the claim and the election.
     PauseNotReread,
+    /// What operators ask is read beside a claim, in any order, and the tenure begins on that.
+    ControlsBesideClaim,
     /// A role found in one's own name, but not led, is left as it is.
     StrayIgnored,
     /// The counter of resigned roles is ignored, so that a lost hint is lost for ever.
@@ -120,7 +122,7 @@ pub enum Mutant {
 #[cfg(feature = "mutants")]
 impl Mutant {
     /// Every mutant.
-    pub const ALL: [Self; 52] = [
+    pub const ALL: [Self; 53] = [
         Self::FollowersRenew,
         Self::UnconditionalRenew,
         Self::UnconditionalRelease,
@@ -149,6 +151,7 @@ impl Mutant {
         Self::BeatAfterCancel,
         Self::CloneUnnoticed,
         Self::PauseNotReread,
+        Self::ControlsBesideClaim,
         Self::StrayIgnored,
         Self::FreedIgnored,
         Self::QuarantineSkipped,

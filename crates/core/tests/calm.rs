@@ -243,6 +243,20 @@ fn a_resignation_hands_over_and_the_former_leader_stands_last() {
     assert_eq!(world.leaders("scheduler")[0].1, token + 1);
 }
 
+/// The successor reads the register, and then claims it and reads what operators ask in one operation.
+#[test]
+fn a_hand_over_is_two_operations_of_the_successor() {
+    let mut world = World::new(2);
+    world.campaign_all("scheduler");
+    world.run_for(5 * SECOND);
+    let (leader, token) = world.leaders("scheduler")[0];
+    (world.by_node, world.shared) = (vec![0; 2], 0);
+    let (role, reason) = (name("scheduler"), EndReason::Resigned);
+    world.feed(leader, Input::Resign { role, token: Token::new(token), reason });
+    assert_eq!(world.leaders("scheduler"), [(1 - leader, token + 1)]);
+    assert_eq!((world.by_node[1 - leader], world.shared), (2, 1));
+}
+
 #[test]
 fn a_paused_role_has_no_leader_until_it_is_resumed() {
     let mut world = World::new(2);

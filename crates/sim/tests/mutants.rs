@@ -34,6 +34,7 @@ fn most_mutants_do_harm() {
     let harmless = [
         Mutant::OpeningSentTwice,
         Mutant::PauseNotReread,
+        Mutant::ControlsBesideClaim,
         Mutant::RequestFellsAnyone,
         Mutant::ExpiredLeftOpen,
         Mutant::BeatAfterCancel,

@@ -147,6 +147,8 @@ struct StepContext<'a> {
     entropy: &'a mut dyn Entropy,
     /// The beat that this step sends, if a poll may share its round trip.
     beat: Option<OpId>,
+    /// The claim that this step sends, if a poll may follow it in the same round trip.
+    claim: Option<OpId>,
 }
 
 impl StepContext<'_> {
@@ -187,7 +189,7 @@ impl Engine {
     pub fn step(&mut self, now: Now, input: Input, entropy: &mut dyn Entropy) -> Vec<Output> {
         assert!(now.time >= self.now.time, "the lease clock went backwards");
         self.now = now;
-        let mut ctx = StepContext { out: Vec::new(), entropy, beat: None };
+        let mut ctx = StepContext { out: Vec::new(), entropy, beat: None, claim: None };
         self.expire(&mut ctx);
         self.handle_input(input, &mut ctx);
         self.decide(&mut ctx);

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use crate::io::Pairing;
 use crate::{Fate, Key, Kind, Name, OpId, Outcome, Output, Query, Reply, SessionId, Time, Write};
 
 use super::poll::PollScope;
@@ -75,12 +76,12 @@ impl PendingOps {
 }
 
 impl Engine {
-    /// Sends a read; `with`: a write of this step with which it shares a round trip.
+    /// Sends a read; `with`: a write of this step with which it goes out.
     pub(super) fn send_read(
         &mut self,
         query: Query,
         scope: PollScope,
-        with: Option<OpId>,
+        with: Option<Pairing>,
         ctx: &mut StepContext<'_>,
     ) -> OpId {
         let op = self.ops.send(self.now.time, self.rules.timing().op_timeout, Purpose::Poll(scope));
@@ -121,6 +122,7 @@ impl Engine {
                 for (name, outcome) in names.iter().zip(outcomes(reply, names.len())) {
                     self.role_write_answered(op, name, outcome, ctx);
                 }
+                self.poll.forget_claim(op);
             }
             Purpose::Expel(sessions) => {
                 for (session, outcome) in sessions.iter().zip(outcomes(reply, sessions.len())) {

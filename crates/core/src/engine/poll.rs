@@ -8,6 +8,7 @@
 
 use std::collections::BTreeSet;
 
+use crate::io::Pairing;
 use crate::record::Record;
 use crate::{Entry, Event, Key, Kind, Name, OpId, Query, Reply, SessionId, Time};
 
@@ -20,6 +21,8 @@ use super::{BATCH, Engine, Lifecycle, StepContext};
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub(super) struct Poll {
     awaited: Option<OpId>,
+    /// The awaited claim after which the awaited poll is served.
+    after_claim: Option<OpId>,
     next_at: Time,
     /// After a failed poll: the next one goes out no earlier.
     hold_until: Time,
@@ -123,6 +126,16 @@ impl Poll {
         self.verifying.insert(role.clone());
     }
 
+    /// The awaited poll, if it is served after that claim.
+    pub(super) fn follows_claim(&self, claim: OpId) -> Option<OpId> {
+        self.awaited.filter(|_| self.after_claim == Some(claim))
+    }
+
+    /// That operation was answered, or given up.
+    pub(super) fn forget_claim(&mut self, claim: OpId) {
+        self.after_claim.take_if(|followed| *followed == claim);
+    }
+
     pub(super) fn garbage_collected(&mut self) {
         self.collecting_garbage = false;
     }
@@ -215,11 +228,11 @@ impl Engine {
             return;
         }
         let regular = self.now.time >= self.poll.next_at || ctx.beat.is_some();
-        if !regular && !self.poll.is_due_early() {
+        if !regular && ctx.claim.is_none() && !self.poll.is_due_early() {
             return;
         }
         let urgent = self.poll.urgent();
-        let for_hints = !regular && !urgent;
+        let for_hints = !regular && !urgent && ctx.claim.is_none();
         if regular {
             (self.poll.hinted.spent, self.poll.hinted.polls) = (0, 0);
         }
@@ -234,8 +247,13 @@ impl Engine {
             self.poll.next_at = self.now.time.after(self.pace());
             self.poll.count += 1;
         }
-        // The acknowledgement of a beat must not wait for a list of everything, nor for a read that failed before.
-        let with = ctx.beat.filter(|_| !urgent && !scope.is_long());
+        // The acknowledgement of a claim or a beat must not wait for a list of everything, nor that of a beat for a read that
+        // failed before.
+        self.poll.after_claim = ctx.claim.filter(|_| !scope.is_long());
+        let with = match self.poll.after_claim {
+            Some(claim) => Some(self.rules.pairing_with_claim(claim)),
+            None => ctx.beat.filter(|_| !urgent && !scope.is_long()).map(Pairing::Beside),
+        };
         self.poll.awaited = Some(self.send_read(query, scope, with, ctx));
     }
 
@@ -349,7 +367,9 @@ impl Engine {
         reply: Reply,
         ctx: &mut StepContext<'_>,
     ) {
-        self.poll.awaited.take_if(|awaited| *awaited == op);
+        if self.poll.awaited.take_if(|awaited| *awaited == op).is_some() {
+            self.poll.after_claim = None;
+        }
         let Reply::Read(mut found) = reply else { return self.poll_failed(scope) };
         found.sort_unstable_by(|one, other| one.key.cmp(&other.key));
         if scope.keys.contains(&Key::Cluster) {

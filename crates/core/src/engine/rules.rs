@@ -6,9 +6,10 @@
 
 use std::time::Duration;
 
+use crate::io::Pairing;
 use crate::mutant::Mutant;
 use crate::record::{EndReason, LivenessLock, Session as SessionRecord, SessionState};
-use crate::{Fate, Outcome, Takeover, Time, Timing, Token};
+use crate::{Fate, OpId, Outcome, Takeover, Time, Timing, Token};
 
 use super::{Class, Config};
 
@@ -299,6 +300,16 @@ impl Rules {
     /// What operators ask is read once more between a claim and its tenure.
     pub(super) fn rereads_controls(&self) -> bool {
         !self.bent(Mutant::PauseNotReread)
+    }
+
+    /// Whether that read may go out with its claim. On a store that can forget, a tenure begins some time after its claim.
+    pub(super) fn controls_follow_claim(&self) -> bool {
+        !self.store_can_forget()
+    }
+
+    /// How that read goes out: it shows every pause that came before the claim.
+    pub(super) fn pairing_with_claim(&self, claim: OpId) -> Pairing {
+        if self.bent(Mutant::ControlsBesideClaim) { Pairing::Beside(claim) } else { Pairing::After(claim) }
     }
 
     /// A resignation replaces only the version that it was decided on.

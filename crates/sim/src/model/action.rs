@@ -193,6 +193,7 @@ fn node_actions(setup: &Setup, world: &World, n: usize, node: &Node, actions: &m
 
 fn message_actions(setup: &Setup, world: &World, w: usize, message: &Message, actions: &mut Vec<Action>) {
     match message {
+        Message::Request { from, what, .. } if world.must_wait(*from, what) => {}
         Message::Request { op, what, .. } => {
             actions.push(Action::Apply(w, true));
             if op.is_some() {

@@ -18,6 +18,7 @@ use super::world::{BASE, Message, Node, Operation, World, is_over};
 
 /// Brings a world into its canonical form, in which it behaves as before.
 pub fn canonicalize(setup: &Setup, world: &mut World) {
+    release_reads(world);
     if setup.prune {
         prune(world);
     }
@@ -41,6 +42,17 @@ pub fn canonicalize(setup: &Setup, world: &mut World) {
     world.nonce = used as u128;
     for _ in 0..=used {
         World::draw(&mut world.nonce, setup.names());
+    }
+}
+
+/// A read that waits for no write any more is a read like any other.
+fn release_reads(world: &mut World) {
+    for index in 0..world.in_flight.len() {
+        let Message::Request { from, what, .. } = &world.in_flight[index] else { continue };
+        let waits = world.must_wait(*from, what);
+        if let Message::Request { what: Operation::Read(_, after), .. } = &mut world.in_flight[index] {
+            after.take_if(|_| !waits);
+        }
     }
 }
 
@@ -139,7 +151,10 @@ fn visit_messages<V: WorldVisitor>(world: &mut World, v: &mut V) {
                 v.enter(*from, BASE);
                 op.iter_mut().for_each(|op| v.message_op(op));
                 match what {
-                    Operation::Read(query) => visit_query(query, v),
+                    Operation::Read(query, after) => {
+                        visit_query(query, v);
+                        after.iter_mut().for_each(|op| v.message_op(op));
+                    }
                     Operation::Write(writes) => {
                         for write in writes {
                             write.put.iter().for_each(|(version, _)| v.exists(*version));

@@ -27,6 +27,13 @@ pub fn all() -> Vec<Setup> {
         late("late-closings", &[MessageKind::Closings], 0),
         late("late-roles", &[MessageKind::Roles], 0),
         late("late-roles-other", &[MessageKind::Roles], 1),
+        // A claim and the read that follows it are late together.
+        Setup {
+            in_flight: 2,
+            cuts: &[],
+            stops: 1,
+            ..late("late-claims", &[MessageKind::Roles, MessageKind::Reads], 1)
+        },
         late("late-expulsions", &[MessageKind::Expulsions], 1),
         Setup {
             early_hints: true,

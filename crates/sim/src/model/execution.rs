@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use tenure_core::record::SessionState;
 use tenure_core::{
-    Event, Fate, Hint, Input, Key, OpId, Outcome, Output, Record, Reply, SessionId, Token, Write,
+    Event, Fate, Hint, Input, Key, OpId, Outcome, Output, Pairing, Record, Reply, SessionId, Token, Write,
 };
 
 use super::properties::{self, Applied, Stepped};
@@ -170,8 +170,12 @@ impl<'a> Execution<'a> {
 
     fn carry_out(&mut self, index: usize, output: Output) {
         match output {
-            Output::Read { op, query, .. } => {
-                self.tasks.push_back(Task::Send(index, op, Operation::Read(query)));
+            Output::Read { op, query, with } => {
+                let after = match with {
+                    Some(Pairing::After(write)) => Some(write),
+                    Some(Pairing::Beside(_)) | None => None,
+                };
+                self.tasks.push_back(Task::Send(index, op, Operation::Read(query, after)));
             }
             Output::Write { op, writes } => {
                 self.tasks.push_back(Task::Send(index, op, Operation::Write(writes)));
@@ -213,7 +217,21 @@ impl<'a> Execution<'a> {
         if partition == Some(Partition::RequestsLost) {
             return self.note(|| format!("{} sends {}: LOST", Setup::node(node), describe(&what)));
         }
-        if self.has_room(node, kind(&what)) {
+        let room = self.has_room(node, kind(&what));
+        if self.world.must_wait(node, &what) {
+            self.note(|| {
+                format!(
+                    "{} sends {}: it is delayed as the write before it is",
+                    Setup::node(node),
+                    describe(&what)
+                )
+            });
+            if room {
+                self.world.in_flight.push(Message::Request { from: node, op: Some(op), what });
+            }
+            return;
+        }
+        if room {
             self.fork_send(node, op, &what, forks);
         }
         self.note(|| format!("{} sends {}", Setup::node(node), describe(&what)));
@@ -237,7 +255,7 @@ impl<'a> Execution<'a> {
 
     fn apply(&mut self, asker: Option<(usize, OpId)>, writer: usize, what: Operation, fate: ReplyFate) {
         let reply = match what {
-            Operation::Read(query) => self.world.read(&query),
+            Operation::Read(query, _) => self.world.read(&query),
             Operation::Write(writes) => {
                 Reply::Written(writes.into_iter().map(|write| self.write(writer, write)).collect())
             }
@@ -351,7 +369,7 @@ fn kind(what: &Operation) -> MessageKind {
 #[must_use]
 pub fn describe(what: &Operation) -> String {
     match what {
-        Operation::Read(query) => format!("a read of {:?} {:?}", query.keys, query.kinds),
+        Operation::Read(query, _) => format!("a read of {:?} {:?}", query.keys, query.kinds),
         Operation::Write(writes) => {
             let one = |write: &Write| match &write.put {
                 None => format!("deletion of {:?}", write.key),

@@ -103,7 +103,8 @@ pub enum Message {
 /// What is asked of the store.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Operation {
-    Read(Query),
+    /// It is not served as long as that write of the same node is in flight.
+    Read(Query, Option<OpId>),
     Write(Vec<Write>),
 }
 
@@ -208,6 +209,19 @@ impl World {
     #[must_use]
     pub fn partition(&self, node: usize) -> Option<Partition> {
         self.partition.filter(|(cut, _)| *cut == node).map(|(_, partition)| partition)
+    }
+
+    /// Whether that request of a node is on its way to the store.
+    #[must_use]
+    pub fn is_requested(&self, node: usize, asked: OpId) -> bool {
+        let is_it = |message: &Message| matches!(message, Message::Request { from, op, .. } if *from == node && *op == Some(asked));
+        self.in_flight.iter().any(is_it)
+    }
+
+    /// Whether what a node asks must not be served yet.
+    #[must_use]
+    pub fn must_wait(&self, node: usize, what: &Operation) -> bool {
+        matches!(what, Operation::Read(_, Some(after)) if self.is_requested(node, *after))
     }
 
     /// Whether that session is over, as the store knows.

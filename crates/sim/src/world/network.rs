@@ -20,26 +20,36 @@ impl StoreRequest {
 }
 
 impl World {
-    /// Sends an operation, `held_up` after the process decided on it.
-    pub(super) fn send(&mut self, pid: Pid, op: OpId, body: Operation, held_up: Instant) {
+    /// Sends an operation, `held_up` after the process decided on it; it arrives no earlier than `after`. When it arrives, unless
+    /// it is lost.
+    pub(super) fn send(
+        &mut self,
+        pid: Pid,
+        op: OpId,
+        body: Operation,
+        held_up: Instant,
+        after: Instant,
+    ) -> Option<Instant> {
         self.stats.messages += 1;
-        if self.occurs(MessageFault::RequestLost) {
-            self.fail_later(pid, op, held_up);
-            return;
-        }
-        let Some(way) = self.transit_time(pid, Direction::ToStore) else {
-            self.fail_later(pid, op, held_up);
-            return;
+        let way = match self.occurs(MessageFault::RequestLost) {
+            true => None,
+            false => self.transit_time(pid, Direction::ToStore),
         };
+        let Some(way) = way else {
+            self.fail_later(pid, op, held_up);
+            return None;
+        };
+        let arrives = (self.state.now + held_up + way).max(after);
         let duplicated = self.occurs(MessageFault::Duplicated);
         if duplicated {
             let again = self.delay();
             let answered = self.rng.coin();
             let request = StoreRequest { pid, op, body: body.clone(), answered, duplicated };
-            self.events.schedule(self.state.now + held_up + way + again, SimEvent::Arrive(Box::new(request)));
+            self.events.schedule(arrives + again, SimEvent::Arrive(Box::new(request)));
         }
         let request = StoreRequest { pid, op, body, answered: true, duplicated };
-        self.events.schedule(self.state.now + held_up + way, SimEvent::Arrive(Box::new(request)));
+        self.events.schedule(arrives, SimEvent::Arrive(Box::new(request)));
+        Some(arrives)
     }
 
     pub(super) fn arrive(&mut self, request: StoreRequest) {

@@ -1,8 +1,9 @@
 //! Hosts the engine of each process: feeds it inputs and carries out its outputs.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
-use tenure_core::{Event, Hint, Input, Now, Output};
+use tenure_core::{Event, Hint, Input, Now, OpId, Output, Pairing};
 
 use super::{World, draw_lag};
 use crate::clock::Instant;
@@ -128,8 +129,10 @@ impl World {
         self.checks.told(&self.state, pid, forgot);
         self.checks.answered(&self.state, pid, &outputs);
         let held_up = self.freeze_while_sending(pid, &outputs);
+        // The writes of this step, and when they arrive.
+        let mut written = BTreeMap::new();
         for output in outputs {
-            self.carry_out(pid, output, held_up);
+            self.carry_out(pid, output, held_up, &mut written);
         }
         let process = &self.state.processes[pid];
         if process.stopping && process.is_alive() && process.engine.is_stopped() {
@@ -160,13 +163,26 @@ impl World {
         span
     }
 
-    fn carry_out(&mut self, pid: Pid, output: Output, held_up: Instant) {
+    fn carry_out(
+        &mut self,
+        pid: Pid,
+        output: Output,
+        held_up: Instant,
+        written: &mut BTreeMap<OpId, Instant>,
+    ) {
         match output {
-            Output::Read { op, query, .. } => self.send(pid, op, Operation::Read(query), held_up),
+            Output::Read { op, query, with } => {
+                let after = match with {
+                    Some(Pairing::After(write)) => written.get(&write).copied(),
+                    Some(Pairing::Beside(_)) | None => None,
+                };
+                self.send(pid, op, Operation::Read(query), held_up, after.unwrap_or_default());
+            }
             Output::Write { op, writes } => {
                 let local = self.state.local(pid);
                 self.checks.sent(&self.state, SentBatch { pid, local, op, writes: &writes });
-                self.send(pid, op, Operation::Write(writes), held_up);
+                let arrives = self.send(pid, op, Operation::Write(writes), held_up, 0);
+                written.extend(arrives.map(|arrives| (op, arrives)));
             }
             Output::AcquireLock { session, takeover } => self.acquire_lock(pid, session, takeover),
             Output::WatchLock { session, .. } => self.watch_lock(pid, session),

@@ -22,7 +22,9 @@ use futures_util::stream::{BoxStream, FuturesUnordered, StreamExt};
 use tenure_core::engine::{Class, Config};
 use tenure_core::io::Candidacy;
 use tenure_core::record::EndReason;
-use tenure_core::{Engine, Event as EngineEvent, Hint, Input, Now, OpId, Outcome, Output, Reply, Time};
+use tenure_core::{
+    Engine, Event as EngineEvent, Hint, Input, Now, OpId, Outcome, Output, Pairing, Reply, Time,
+};
 use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::clock::{Clock, SuspendTimer};
@@ -454,31 +456,31 @@ impl Driver {
             let input = if self.clock.fault() { Input::ClockFault } else { input };
             let outputs = self.engine.step(now, input, &mut self.entropy);
             let shared = outputs.iter().find_map(|output| match output {
-                Output::Read { with, .. } => *with,
+                Output::Read { with, .. } => with.map(Pairing::write),
                 _ => None,
             });
-            let mut beat = None;
+            let mut paired = None;
             for output in outputs {
                 match output {
-                    Output::Write { op, writes } if shared == Some(op) => beat = Some((op, writes)),
-                    output => self.perform(output, &mut beat, &mut inputs),
+                    Output::Write { op, writes } if shared == Some(op) => paired = Some((op, writes)),
+                    output => self.perform(output, &mut paired, &mut inputs),
                 }
             }
             self.table.kill_stuck(now.time);
         }
     }
 
-    /// `beat`: a write that waits for the read of this step, with which it shares a round trip.
+    /// `paired`: a write that waits for the read of this step, with which it goes out.
     fn perform(
         &mut self,
         output: Output,
-        beat: &mut Option<(OpId, Vec<tenure_core::Write>)>,
+        paired: &mut Option<(OpId, Vec<tenure_core::Write>)>,
         inputs: &mut Vec<Input>,
     ) {
         match output {
-            Output::Read { op, query, .. } => match beat.take() {
-                Some((beat, writes)) => self.exchange((beat, encode(writes)), (op, query)),
-                None => {
+            Output::Read { op, query, with } => match (with, paired.take()) {
+                (Some(pairing), Some((_, writes))) => self.send_pair(pairing, encode(writes), (op, query)),
+                _ => {
                     let (store, namespace) = (self.store.clone(), self.namespace.clone());
                     let read =
                         async move { CompletedOperation::read(op, store.read(&namespace, &query).await) };
@@ -520,15 +522,22 @@ impl Driver {
         self.in_flight.push(answer.boxed());
     }
 
-    /// Sends a beat and the poll that goes with it. The answer to the beat is taken in first.
-    fn exchange(&mut self, (beat, writes): (OpId, Vec<Write>), (poll, query): (OpId, Query)) {
+    /// Sends a write and the poll that goes with it. The answer to the write is taken in first.
+    fn send_pair(&mut self, pairing: Pairing, writes: Vec<Write>, (poll, query): (OpId, Query)) {
         let (store, namespace, fault) = (self.store.clone(), self.namespace.clone(), self.fault);
         let patience = self.patience;
         let answer = async move {
-            let exchanged = tokio::time::timeout(patience, store.exchange(&namespace, &writes, &query)).await;
-            let Exchanged { written, read } = exchanged.unwrap_or_else(|_| Exchanged::failed(&unanswered()));
+            let both = match pairing {
+                Pairing::Beside(_) => store.exchange(&namespace, &writes, &query),
+                Pairing::After(_) => store.write_then_read(&namespace, &writes, &query),
+            };
+            let both = tokio::time::timeout(patience, both).await;
+            let Exchanged { written, read } = both.unwrap_or_else(|_| Exchanged::failed(&unanswered()));
             let then = Some(Box::new(CompletedOperation::read(poll, read)));
-            CompletedOperation { then, ..CompletedOperation::written(beat, &writes, written, fault) }
+            CompletedOperation {
+                then,
+                ..CompletedOperation::written(pairing.write(), &writes, written, fault)
+            }
         };
         self.in_flight.push(answer.boxed());
     }

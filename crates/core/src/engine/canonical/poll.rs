@@ -6,9 +6,7 @@ use crate::engine::canonical::{Visitor, visit_key};
 impl Poll {
     /// `period`: after so many polls the rotation begins anew.
     pub(in crate::engine) fn visit<V: Visitor>(&mut self, period: u64, v: &mut V) {
-        if let Some(op) = &mut self.awaited {
-            v.op(op);
-        }
+        self.awaited.iter_mut().chain(&mut self.after_claim).for_each(|op| v.op(op));
         v.moment(&mut self.next_at);
         v.due(&mut self.hold_until);
         v.polls(&mut self.count, period);

@@ -32,8 +32,13 @@ impl Engine {
                 writes.push(write);
             }
         }
-        if !writes.is_empty() {
-            self.send_writes(writes, Purpose::Roles(names), ctx);
+        if writes.is_empty() {
+            return;
+        }
+        let claims = names.iter().any(|name| self.roles.get(name).is_some_and(TrackedRole::is_claiming));
+        let op = self.send_writes(writes, Purpose::Roles(names), ctx);
+        if claims && self.rules.controls_follow_claim() {
+            ctx.claim = Some(op);
         }
     }
 
@@ -268,13 +273,13 @@ impl Engine {
         let outcome = self.rules.claim_outcome(outcome);
         let retry = self.now.time.after(self.rules.retry_delay());
         let Some(role) = self.roles.get_mut(name) else { return };
-        let Stage::Claiming { session, version, record, .. } =
+        let Stage::Claiming { op, session, version, record } =
             std::mem::replace(&mut role.stage, Stage::Following)
         else {
             return;
         };
         match outcome {
-            Outcome::Applied => self.claim_applied(name, session, version, record, ctx),
+            Outcome::Applied => self.claim_applied(name, (op, session), version, record, ctx),
             Outcome::Conflict(found) => {
                 let view = RoleView::of(found.as_ref());
                 self.note_loss(name, &view, ctx);
@@ -297,7 +302,7 @@ impl Engine {
     pub(in crate::engine) fn claim_applied(
         &mut self,
         name: &Name,
-        session: SessionId,
+        (op, session): (OpId, SessionId),
         version: Version,
         record: RoleRecord,
         ctx: &mut StepContext<'_>,
@@ -313,11 +318,15 @@ impl Engine {
             return self.restamp(name, ctx);
         }
         let ready_at = self.now.time.after(self.rules.claim_settling());
+        let after = self.poll.follows_claim(op).filter(|_| self.rules.controls_follow_claim());
         if let Some(role) = self.roles.get_mut(name) {
-            role.stage = Stage::Verifying { after: None, ready_at, seen: false, token, version };
+            role.stage = Stage::Verifying { after, ready_at, seen: false, token, version };
             role.claimed_in_session = true;
         }
-        self.verify(name);
+        match after {
+            Some(_) => self.poll.verifying_later(name),
+            None => self.verify(name),
+        }
         if !self.rules.rereads_controls() {
             self.elect(name, ctx);
         }
@@ -359,7 +368,7 @@ impl Engine {
         self.poll.verifying(name);
     }
 
-    /// A poll that began after the claim has been answered: the last check before the election.
+    /// A poll that was served after the claim has been answered: the last check before the election.
     pub(in crate::engine) fn poll_done(&mut self, op: OpId, ctx: &mut StepContext<'_>) {
         for name in self.poll.take_verifying() {
             match self.roles.get(&name).map(|role| &role.stage) {

@@ -101,7 +101,8 @@ enum Stage {
     /// The register is ours, but on a store that can forget another tenure may have begun, and been lost, since the token was
     /// chosen: the role is claimed once more, on top of that.
     Restamping,
-    /// The register is ours; one more poll reads what operators ask before the election is reported.
+    /// The register is ours; a poll that is served after the claim reads what operators ask before the election is reported: the
+    /// one that went out with it, or one from `after` on.
     /// On a store that can forget, not before `ready_at`, and only if it was seen to be ours once more.
     Verifying { after: Option<OpId>, ready_at: Time, seen: bool, token: Token, version: Version },
     /// Ours, and worked.
