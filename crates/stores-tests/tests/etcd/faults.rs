@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::groups::{self, Failing, Group as _, all_of, is_told, signalled, space, written};
 use crate::server_kit::{
-    certificates, get, heard, key, must, one, printed_schema, put, soon, until_it_works, version,
+    self, certificates, get, heard, key, must, one, printed_schema, put, soon, until_it_works, version,
 };
 use futures_util::StreamExt;
 use tenure::store::{self, Class, Etcd, Fate, Key, Kind, Outcome, Query, Retry, Signal, Store, Value, Write};
@@ -140,6 +140,14 @@ async fn leaders_of_the_members_may_change() {
 }
 
 /// A watch that is far behind, whose history is compacted away, says that it missed something.
+#[tokio::test]
+async fn a_claim_and_the_read_after_it_are_one_round_trip() {
+    let server = Server::start(1, &[]);
+    let link = Proxy::to(server.address(0));
+    let linked = Etcd::open(&format!("etcd://{}?timeout=20s", link.address())).unwrap();
+    server_kit::a_claim_and_the_read_after_it_are_one_round_trip(&*server.open(), &linked, &link).await;
+}
+
 #[tokio::test]
 async fn a_history_that_is_compacted_under_a_watch_means_looking_again() {
     let server = Server::start(1, &[]);

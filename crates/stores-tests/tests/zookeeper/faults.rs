@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::conformance::PASSWORD;
 use crate::groups::{self, Failing, Group as _, is_told, signalled, space, written};
-use crate::server_kit::{certificates, get, heard, key, must, one, put, soon, until_it_works, version};
+use crate::server_kit::{self, certificates, get, heard, key, must, one, put, soon, until_it_works, version};
 use rustix::process::Signal as UnixSignal;
 use tenure::store::{Class, Fate, Kind, Outcome, Query, Retry, Signal, Store, Value, Write, ZooKeeper};
 use tenure_torture::proxy::Proxy;
@@ -93,6 +93,14 @@ async fn a_write_without_an_answer_is_unknown_and_sent_once() {
     until_it_works(&store).await;
     must(&store, &space(), put(&key(Kind::Node, "before"), None, "x")).await;
     groups::a_write_without_an_answer_is_unknown_and_sent_once(&store, &link).await;
+}
+
+#[tokio::test]
+async fn a_claim_and_the_read_after_it_are_one_round_trip() {
+    let server = Server::start(1, "");
+    let link = Proxy::to(server.address(0));
+    let linked = ZooKeeper::open(&format!("zookeeper://{}?timeout=20s", link.address())).unwrap();
+    server_kit::a_claim_and_the_read_after_it_are_one_round_trip(&*server.open(), &linked, &link).await;
 }
 
 /// What the poll reads follows the beat on the same connection, and needs no barrier of its own: each barrier is a write that

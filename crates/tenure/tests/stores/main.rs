@@ -13,6 +13,7 @@ mod mysql_galera;
 mod mysql_kit;
 mod mysql_traps;
 mod neighbour;
+mod one_trip;
 mod peers;
 mod peers_faults;
 mod peers_fuzz;

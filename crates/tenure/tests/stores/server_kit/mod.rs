@@ -13,6 +13,7 @@ use tenure::store::{
     Entry, Epoch, Key, Kind, Name, Outcome, Query, Retry, Signal, Store, Value, Version, Write,
 };
 use tenure_core::Entropy;
+use tenure_torture::proxy::{Direction, Proxy};
 
 /// Long enough for anything that happens at all.
 pub const PATIENCE: Duration = Duration::from_secs(180);
@@ -123,6 +124,36 @@ pub async fn written(store: &dyn Store, space: &Name, write: &Write) {
         }
     };
     soon(writing).await;
+}
+
+/// What was not asked when the claim was carried out cannot be asked any more: the read was sent with it.
+pub async fn a_claim_and_the_read_after_it_are_one_round_trip(
+    direct: &dyn Store,
+    linked: &dyn Store,
+    link: &Proxy,
+) {
+    let space = name("one-trip");
+    until_it_works(linked).await;
+    // Whoever listens does not wait until others are notified.
+    let _watch = linked.watch(&space);
+    let role = must(direct, &space, put(&key(Kind::Node, "role"), None, "vacant")).await;
+    let asked_for = must(direct, &space, put(&key(Kind::Node, "control"), None, "paused")).await;
+    assert!(get(linked, &space, &role.key).await.is_some());
+    let claim = put(&role.key, Some(version(&role)), "claimed");
+    link.hold(Direction::Down);
+    let carried_out = async {
+        while get(direct, &space, &claim.key).await.map(|entry| entry.version) != Some(version(&claim)) {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        link.hold(Direction::Up);
+        link.pass(Direction::Down);
+    };
+    let query = one(&asked_for.key);
+    let answer = linked.write_then_read(&space, std::slice::from_ref(&claim), &query);
+    let (exchanged, ()) = tokio::join!(answer, soon(carried_out));
+    assert!(matches!(exchanged.written.as_deref(), Ok([Outcome::Applied])), "{exchanged:?}");
+    assert_eq!(exchanged.read.expect("it was asked with the claim")[0].version, version(&asked_for));
+    link.heal();
 }
 
 /// A copy of a folder, with everything in it.
