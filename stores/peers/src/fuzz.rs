@@ -7,7 +7,9 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::{Index, select};
 use protobuf::Message as _;
-use raft::eraftpb::{ConfChange, Entry as Step, EntryType, HardState, Message, MessageType, Snapshot};
+use raft::eraftpb::{
+    ConfChange, ConfChangeV2, Entry as Step, EntryType, HardState, Message, MessageType, Snapshot,
+};
 use raft::{GetEntriesContext, Storage};
 use tenure_core::{SessionId, Token};
 
@@ -448,6 +450,35 @@ proptest! {
             other => prop_assert!(matches!(other, Err(Fault::Foreign(_))), "{other:?}"),
         }
     }
+}
+
+/// RUSTSEC-2024-0437 is about a parser that goes down into unknown groups until the stack is full. This one does not: half a
+/// million groups in each other are an error wherever they are.
+#[test]
+fn nested_groups_are_refused_wherever_they_are() {
+    let groups = [0xf3, 0x01].repeat(500_000);
+    let framed = |field: u8, content: &[u8]| {
+        let mut bytes = vec![field << 3 | 2];
+        let mut length = content.len();
+        while length >= 0x80 {
+            bytes.push((length & 0x7f) as u8 | 0x80);
+            length >>= 7;
+        }
+        bytes.push(length as u8);
+        [&bytes, content].concat()
+    };
+    let deep = framed(9, &framed(2, &framed(1, &groups)));
+    for bytes in [&groups, &framed(7, &groups), &framed(9, &framed(2, &groups)), &deep] {
+        assert_eq!(parsed(bytes), None);
+    }
+    assert!(parsed(&framed(12, &groups)).is_some(), "bytes are not parsed");
+    let mut change = Step { data: groups.clone().into(), ..Step::default() };
+    change.set_entry_type(EntryType::EntryConfChange);
+    assert_eq!(parsed(&framed(7, &change.write_to_bytes().unwrap())), None);
+    // What the library parses, and what a file holds.
+    assert!(ConfChangeV2::parse_from_bytes(&framed(2, &groups)).is_err());
+    assert!(Step::parse_from_bytes(&groups).is_err() && HardState::parse_from_bytes(&groups).is_err());
+    assert!(Snapshot::parse_from_bytes(&framed(2, &framed(1, &groups))).is_err());
 }
 
 /// What is known to be nasty, or did harm once: a word for what it is, and the bytes.

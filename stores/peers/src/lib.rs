@@ -24,7 +24,6 @@ mod link;
 mod log;
 mod machine;
 mod member;
-mod protobuf_check;
 mod read_index;
 mod server;
 mod settings;

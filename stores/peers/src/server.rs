@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use protobuf::Message as _;
-use raft::eraftpb::{Entry, EntryType, Message};
+use raft::eraftpb::{ConfChange, Entry, EntryType, Message};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio::time::{sleep, timeout};
@@ -16,7 +16,6 @@ use super::codec::Wire;
 use super::frame::{Answer, Ask, Frame, Hello, MemberInfo, Welcome};
 use super::identity::{Identity, lost_disk};
 use super::member::Input;
-use super::protobuf_check::{is_safe_change, is_safe_message};
 use super::settings::refuse;
 use super::shared::{BACKLOG, ConnectedClient, Shared, weight};
 use super::{LARGEST_BATCH, STORE};
@@ -139,12 +138,13 @@ async fn listen_to_member(mut reader: FrameReader, info: &MemberInfo, shared: &S
     }
 }
 
-/// A message that cannot harm the parser, nor can what the library is going to parse in it.
+/// A message, if this member can read the changes of the members in it.
 pub(super) fn parsed(bytes: &[u8]) -> Option<Message> {
-    let message = Message::parse_from_bytes(Some(bytes).filter(|bytes| is_safe_message(bytes))?).ok()?;
-    let is_safe =
-        |entry: &Entry| entry.get_entry_type() == EntryType::EntryNormal || is_safe_change(&entry.data);
-    message.entries.iter().all(is_safe).then_some(message)
+    let message = Message::parse_from_bytes(bytes).ok()?;
+    let is_readable = |entry: &Entry| {
+        entry.get_entry_type() == EntryType::EntryNormal || ConfChange::parse_from_bytes(&entry.data).is_ok()
+    };
+    message.entries.iter().all(is_readable).then_some(message)
 }
 
 /// Gives the thread an input, once it is not flooded.

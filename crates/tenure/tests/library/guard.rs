@@ -166,10 +166,21 @@ async fn work_stops_before_a_guard_lock_that_is_not_renewed_runs_out() {
     tokio::time::sleep(GUARD_TTL + GUARD_TTL / 4).await;
     assert!(lead.check(), "it was renewed");
     server.unreachable.store(true, Ordering::SeqCst);
-    let held = soon(tenure.hold(|_| std::future::pending::<()>())).await;
+    // The last moment of which the work knew that it led, whenever it got to ask.
+    let last = Mutex::new(Instant::now());
+    let work = async |lead: tenure::Lead| {
+        while server.unreachable.load(Ordering::SeqCst) {
+            let asked = Instant::now();
+            if lead.check() {
+                *last.lock().unwrap() = asked;
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    let held = soon(tenure.hold(work)).await;
     assert_eq!(held, WorkOutcome::Lost(EndReason::GuardLost));
-    let since = server.renewed.lock().unwrap().unwrap().elapsed();
-    assert!(since < GUARD_TTL, "the work stopped {since:?} after the last renewal");
+    let since = *last.lock().unwrap() - server.renewed.lock().unwrap().unwrap();
+    assert!(since < GUARD_TTL, "it led for {since:?} after the last renewal");
     assert_eq!(soon(lead.lost()).await, EndReason::GuardLost);
     server.unreachable.store(false, Ordering::SeqCst);
     assert!(soon(candidate.elected()).await.unwrap().token() > lead.token());
