@@ -144,17 +144,7 @@ fn aim_precisely(settings: &mut SimSettings, mutant: Mutant, base: Instant) {
             settings.fault_every = Some(base / 4);
             settings.span = 30 * base;
         }
-        // An operator pauses a role after a read of the claimer was served, and before its claim is.
-        Mutant::ControlsBesideClaim => {
-            only(settings, LivenessLockKind::None, &[]);
-            settings.network.odds.fill(0);
-            settings.network.usual = base / 200;
-            settings.roles = names(12);
-            settings.user_weights = [1, 0, 0, 0, 0];
-            settings.user_every = Some(base / 30);
-            settings.operator_every = Some(base / 1000);
-            settings.span = 30 * base;
-        }
+        Mutant::ControlsBesideClaim => pausing_while_claiming(settings, base),
         // With few roles the polls reach each role in turn before a node misses the hint.
         Mutant::FreedIgnored => {
             only(settings, LivenessLockKind::None, &[]);
@@ -174,6 +164,18 @@ fn aim_precisely(settings: &mut SimSettings, mutant: Mutant, base: Instant) {
         }
         _ => add(settings, &[(Fault::Pause, 10), (Fault::Partition, 10), (Fault::Crash, 5)]),
     }
+}
+
+/// An operator pauses a role after a read of its claimer was served, and before the claim is.
+fn pausing_while_claiming(settings: &mut SimSettings, base: Instant) {
+    only(settings, LivenessLockKind::None, &[]);
+    settings.network.odds.fill(0);
+    settings.network.usual = base / 200;
+    settings.roles = names(12);
+    settings.user_weights = [1, 0, 0, 0, 0];
+    settings.user_every = Some(base / 30);
+    settings.operator_every = Some(base / 1000);
+    settings.span = 30 * base;
 }
 
 /// Gives one node a longer lease than all others, where that is what catches the mutant.
