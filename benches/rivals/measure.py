@@ -133,8 +133,8 @@ def by_duty(rates, leader):
     nodes = {name.rsplit(" ", 1)[1]: rate for name, rate in rates.items() if " of n" in name}
     if not nodes:
         return total
-    standbys = [rate for node, rate in nodes.items() if node != leader]
-    return {**total, "leader": nodes.get(leader, 0), "standby": sum(standbys) / max(1, len(standbys))}
+    standbys = {f"standby {node}": rate for node, rate in nodes.items() if node not in (leader, "n0")}  # n0 only asks who leads
+    return {**total, "leader": nodes.get(leader, 0), "standby": sum(standbys.values()) / max(1, len(standbys)), **standbys}
 
 
 def await_roles(group):

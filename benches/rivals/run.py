@@ -52,6 +52,9 @@ class Run:
         what += f", load {self.options.load}" if self.options.load else ""
         of_server = self.saved["results"].setdefault(what, {}).setdefault(subject.kind.title, {})
         of_server[subject.name] = {"lease": subject.lease, "rows": rows}
+        self.save()
+
+    def save(self):
         self.file.parent.mkdir(parents=True, exist_ok=True)
         self.file.write_text(json.dumps(self.saved, indent=1))
 
@@ -61,12 +64,13 @@ class Run:
 
     def note_machine(self):
         settings = {kind.title: kind.settings for kind in servers.KINDS}
-        machine = f"{os.cpu_count()} cores, Linux {platform.release()}, loopback"
+        machine = f"{os.cpu_count()} cores, loopback"
         self.saved |= {"versions": versions(), "settings": settings, "machine": machine}
 
-    def note_time(self, verb):
-        when = f"{datetime.date.today()}, load average {os.getloadavg()[0]:.1f} before"
+    def note_time(self, verb, before):
+        when = f"{datetime.date.today()}, Linux {platform.release()}, load average {before:.1f} before and {os.getloadavg()[0]:.1f} after"
         self.saved.setdefault("measured", {})[verb] = when
+        self.save()
 
 
 def in_turns(run, groups, rounds, measurement):
@@ -199,10 +203,11 @@ def main():
         run.note_machine()
     for verb in verbs:
         try:
-            if not options.load:
-                run.note_time(verb)
+            before = os.getloadavg()[0]
             with load(options.load):
                 globals()[verb](run)
+            if not options.load:
+                run.note_time(verb, before)
         except Exception:
             traceback.print_exc()
             failed.append(verb)

@@ -74,7 +74,7 @@ def introduction(saved, there):
     tested = [f"{title} {saved['versions'][title]} ({setting})" for title, setting in saved.get("settings", {}).items()]
     rivals = [f"{title} {version}" for title, version in saved.get("versions", {}).items() if title not in saved["settings"]]
     # One line for each measurement, so that those of another day stay.
-    lines = {m[1]: m[0] for m in re.finditer(r"^- (.+): .+, load average .+ before$", there, re.MULTILINE)}
+    lines = {m[1]: m[0] for m in re.finditer(r"^- (.+): .+, load average .+$", there, re.MULTILINE)}
     for verb, when in saved.get("measured", {}).items():
         lines[TITLES[verb]] = f"- {TITLES[verb]}: {when}"
     return "\n\n".join([

@@ -7,8 +7,9 @@ use tempfile::TempDir;
 
 use super::scratch;
 
-/// Room for an hour of everything that a server here writes. Memory is taken only for what is there.
-const ROOM: u64 = 1 << 30;
+/// Room for an hour of everything that servers here write: three members of etcd behind an API server filled 1 GiB in half an hour.
+/// Memory is taken only for what is there.
+const ROOM: u64 = 8 << 30;
 
 /// A mounted disk. Unmounted when dropped; its users must be gone by then.
 #[derive(Debug)]
