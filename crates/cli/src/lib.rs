@@ -12,6 +12,7 @@ pub mod exit;
 pub mod output;
 pub mod parse;
 pub mod run;
+mod stop_signals;
 pub mod torture;
 pub mod verbs;
 

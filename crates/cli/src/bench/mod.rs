@@ -17,6 +17,7 @@ use tenure::{Name, Node};
 
 use crate::args::{Common, duration, private_server};
 use crate::exit::Exit;
+use crate::stop_signals::StopSignals;
 use figures::Figures;
 use scale::Scale;
 use tenure_torture::attacked::PrivateServer;
@@ -102,6 +103,21 @@ pub async fn main(common: &Common, args: &BenchArgs) -> Result<Exit, Exit> {
     if args.victim {
         return measure::play_victim(common, args.roles).await;
     }
+    // A private server ends with the measurement, also if that is interrupted.
+    let mut signals = StopSignals::listen()?;
+    let figures = tokio::select! {
+        figures = measured(common, args) => figures?,
+        signal = signals.any() => return Err(Exit::Signal(signal.as_raw_value().try_into().unwrap_or(0))),
+    };
+    if common.is_json() {
+        crate::output::json(&figures)?;
+    } else {
+        crate::output::print(&figures.to_string())?;
+    }
+    Ok(Exit::Done)
+}
+
+async fn measured(common: &Common, args: &BenchArgs) -> Result<Figures, Exit> {
     let namespace = Name::new(format!("bench-{}", std::process::id())).map_err(tenure::Error::from)?;
     let private = match args.private {
         Some(private) => Some(TargetStore::open_for(Some(private), "", &[], args.connections()).await?),
@@ -121,12 +137,7 @@ pub async fn main(common: &Common, args: &BenchArgs) -> Result<Exit, Exit> {
             BenchFigure::Scale => scale::scale(&bench, args.scale(), private.as_ref(), &mut figures).await?,
         }
     }
-    if common.is_json() {
-        crate::output::json(&figures)?;
-    } else {
-        crate::output::print(&figures.to_string())?;
-    }
-    Ok(Exit::Done)
+    Ok(figures)
 }
 
 impl Bench {

@@ -7,7 +7,6 @@ use std::time::Duration;
 use tempfile::TempDir;
 use tenure::store::Sqlite;
 use tenure::{Bounds, Name, Operator};
-use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::time::{Interval, MissedTickBehavior, interval};
 
@@ -20,6 +19,7 @@ use super::summary::DemoSummary;
 use super::{SCHEDULER, TOUR, roles, timing};
 use crate::exit::Exit;
 use crate::output::screen::Screen;
+use crate::stop_signals::StopSignals;
 use tenure_process::clock::lease_now;
 use tenure_torture::judge::{NoteBuffer, NoteReader, WitnessVerdict};
 
@@ -50,7 +50,7 @@ Try next:
 /// Runs until the time is over, the viewer quits or a signal comes.
 pub(super) async fn run_demo(nodes: u8, lasts: Option<Duration>, board: bool) -> Result<Exit, Exit> {
     // Before there is anything to clean up, so that a signal never leaves any of it behind.
-    let mut signals = Signals::listen()?;
+    let mut signals = StopSignals::listen()?;
     let mut runner = DemoRunner::build(nodes, lasts)?;
     let screen = if board { Some(take_screen()?) } else { None };
     let ended = runner.run(&mut signals, screen).await;
@@ -136,7 +136,7 @@ impl DemoRunner {
     /// True if it was not cut short.
     async fn run(
         &mut self,
-        signals: &mut Signals,
+        signals: &mut StopSignals,
         mut screen: Option<Screen<KeyCommand>>,
     ) -> Result<bool, Exit> {
         self.plain = screen.is_none().then(|| (String::new(), true));
@@ -164,7 +164,7 @@ impl DemoRunner {
     async fn next(
         &mut self,
         ticks: &mut Interval,
-        signals: &mut Signals,
+        signals: &mut StopSignals,
         screen: Option<&mut Screen<KeyCommand>>,
     ) -> Next {
         let command = async {
@@ -175,7 +175,7 @@ impl DemoRunner {
         };
         tokio::select! {
             biased;
-            () = signals.any() => Next::Signal,
+            _ = signals.any() => Next::Signal,
             Some(events) = self.events.recv() => Next::TimedEvent(events),
             command = command => Next::KeyCommand(command),
             _ = ticks.tick() => Next::Tick,
@@ -378,25 +378,6 @@ enum Next {
     KeyCommand(KeyCommand),
     Tick,
     Signal,
-}
-
-/// The signals that end the play in good order.
-struct Signals([Signal; 3]);
-
-impl Signals {
-    fn listen() -> Result<Self, Exit> {
-        let on = |kind| signal(kind).map_err(|error| Exit::Failed(format!("cannot handle signals: {error}")));
-        Ok(Self([on(SignalKind::interrupt())?, on(SignalKind::terminate())?, on(SignalKind::hangup())?]))
-    }
-
-    async fn any(&mut self) {
-        let [interrupt, terminate, hangup] = &mut self.0;
-        tokio::select! {
-            _ = interrupt.recv() => {}
-            _ = terminate.recv() => {}
-            _ = hangup.recv() => {}
-        }
-    }
 }
 
 /// Prints a line; false if the output is closed.

@@ -1,5 +1,9 @@
 //! `tenure bench --only scale`, small: what it tells of many nodes and roles has happened.
 
+use std::process::Command;
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 use crate::kit::TestDir;
@@ -57,4 +61,32 @@ fn many_nodes_and_roles_are_measured_on_a_server() {
     let connections = number(server, " connections");
     assert!((20.0..=24.0).contains(&connections), "{server}");
     assert!(number(server, " requests") > 0.0 && number(server, " MiB sent") > 0.0, "{server}");
+}
+
+/// The processes that a process started and that have this name.
+fn children(parent: u32, name: &str) -> Vec<u32> {
+    let tasks = std::fs::read_dir(format!("/proc/{parent}/task")).into_iter().flatten().flatten();
+    let children = tasks.filter_map(|task| std::fs::read_to_string(task.path().join("children")).ok());
+    let pids: Vec<u32> =
+        children.flat_map(|text| text.split(' ').flat_map(str::parse).collect::<Vec<u32>>()).collect();
+    let comm = |pid: &u32| std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+    pids.into_iter().filter(|pid| comm(pid).trim_end() == name).collect()
+}
+
+#[test]
+fn an_interrupted_measurement_leaves_no_server_behind() {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tenure"));
+    command.args(["bench", "--private", "redis", "--only", "crash", "--rounds", "1000"]);
+    let mut bench = command.spawn().unwrap();
+    let server = loop {
+        if let [server] = children(bench.id(), "redis-server")[..] {
+            break server;
+        }
+        assert!(bench.try_wait().unwrap().is_none(), "it runs");
+        std::thread::sleep(Duration::from_millis(10));
+    };
+    kill_process(Pid::from_child(&bench), Signal::TERM).unwrap();
+    assert_eq!(bench.wait().unwrap().code(), Some(143));
+    let command = std::fs::read_to_string(format!("/proc/{server}/comm"));
+    assert!(command.is_err(), "a server is left behind: {command:?}");
 }
