@@ -103,10 +103,14 @@ pub async fn main(common: &Common, args: &BenchArgs) -> Result<Exit, Exit> {
     if args.victim {
         return measure::play_victim(common, args.roles).await;
     }
-    // A private server ends with the measurement, also if that is interrupted.
     let mut signals = StopSignals::listen()?;
+    // It ends with the measurement, also if that is interrupted; a signal that comes while it starts is heeded when it has started.
+    let private = match args.private {
+        Some(private) => Some(TargetStore::open_for(Some(private), "", &[], args.connections()).await?),
+        None => None,
+    };
     let figures = tokio::select! {
-        figures = measured(common, args) => figures?,
+        figures = measured(common, args, private.as_ref()) => figures?,
         signal = signals.any() => return Err(Exit::Signal(signal.as_raw_value().try_into().unwrap_or(0))),
     };
     if common.is_json() {
@@ -117,13 +121,9 @@ pub async fn main(common: &Common, args: &BenchArgs) -> Result<Exit, Exit> {
     Ok(Exit::Done)
 }
 
-async fn measured(common: &Common, args: &BenchArgs) -> Result<Figures, Exit> {
+async fn measured(common: &Common, args: &BenchArgs, private: Option<&TargetStore>) -> Result<Figures, Exit> {
     let namespace = Name::new(format!("bench-{}", std::process::id())).map_err(tenure::Error::from)?;
-    let private = match args.private {
-        Some(private) => Some(TargetStore::open_for(Some(private), "", &[], args.connections()).await?),
-        None => None,
-    };
-    let url = private.as_ref().map_or_else(|| common.store_url(), |target| target.url.clone());
+    let url = private.map_or_else(|| common.store_url(), |target| target.url.clone());
     let bench = Bench { url, namespace, rounds: args.rounds.max(1), roles: args.roles.max(1) };
     let mut figures = Figures::default();
     let wanted = if args.only.is_empty() { &BenchFigure::USUAL[..] } else { &args.only };
@@ -134,7 +134,7 @@ async fn measured(common: &Common, args: &BenchArgs) -> Result<Figures, Exit> {
             BenchFigure::SteadyState => measure::steady_state(&bench, &mut figures).await?,
             BenchFigure::MassTakeover => measure::mass_takeover(&bench, &mut figures).await?,
             BenchFigure::Crash => measure::crash(&bench, &mut figures).await?,
-            BenchFigure::Scale => scale::scale(&bench, args.scale(), private.as_ref(), &mut figures).await?,
+            BenchFigure::Scale => scale::scale(&bench, args.scale(), private, &mut figures).await?,
         }
     }
     Ok(figures)
