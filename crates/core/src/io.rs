@@ -276,6 +276,15 @@ impl Pairing {
             Self::Beside(write) | Self::After(write) => write,
         }
     }
+
+    /// The write that has to be carried out before the read is served.
+    #[must_use]
+    pub fn served_after(self) -> Option<OpId> {
+        match self {
+            Self::Beside(_) => None,
+            Self::After(write) => Some(write),
+        }
+    }
 }
 
 /// What happened, for work, for people, for metrics.

@@ -157,7 +157,7 @@ pub(super) struct Carried {
 }
 
 impl Carried {
-    /// What notifies nobody.
+    /// One outcome, of which no other node has to be notified.
     fn quiet(outcome: Outcome, rows: Vec<Row>) -> Self {
         Self { outcomes: vec![outcome], notifies: false, rows }
     }

@@ -171,10 +171,7 @@ impl<'a> Execution<'a> {
     fn carry_out(&mut self, index: usize, output: Output) {
         match output {
             Output::Read { op, query, with } => {
-                let after = match with {
-                    Some(Pairing::After(write)) => Some(write),
-                    Some(Pairing::Beside(_)) | None => None,
-                };
+                let after = with.and_then(Pairing::served_after);
                 self.tasks.push_back(Task::Send(index, op, Operation::Read(query, after)));
             }
             Output::Write { op, writes } => {

@@ -172,10 +172,8 @@ impl World {
     ) {
         match output {
             Output::Read { op, query, with } => {
-                let after = match with {
-                    Some(Pairing::After(write)) => written.get(&write).copied(),
-                    Some(Pairing::Beside(_)) | None => None,
-                };
+                let after =
+                    with.and_then(Pairing::served_after).and_then(|write| written.get(&write).copied());
                 self.send(pid, op, Operation::Read(query), held_up, after.unwrap_or_default());
             }
             Output::Write { op, writes } => {

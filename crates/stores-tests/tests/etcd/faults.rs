@@ -139,7 +139,6 @@ async fn leaders_of_the_members_may_change() {
     assert_eq!(found.version, version(&last));
 }
 
-/// A watch that is far behind, whose history is compacted away, says that it missed something.
 #[tokio::test]
 async fn a_claim_and_the_read_after_it_are_one_round_trip() {
     let server = Server::start(1, &[]);
@@ -148,6 +147,7 @@ async fn a_claim_and_the_read_after_it_are_one_round_trip() {
     server_kit::a_claim_and_the_read_after_it_are_one_round_trip(&*server.open(), &linked, &link).await;
 }
 
+/// A watch that is far behind, whose history is compacted away, says that it missed something.
 #[tokio::test]
 async fn a_history_that_is_compacted_under_a_watch_means_looking_again() {
     let server = Server::start(1, &[]);

@@ -118,7 +118,7 @@ async fn old_snapshots_are_not_looked_at_and_none_is_left_open() {
     let change = async { admin.query_drop("ALTER TABLE tenure_notifier ADD COLUMN note INT NULL").await };
     soon(change).await.unwrap();
     // A login that looks at this very moment keeps nothing open. InnoDB fills this table anew only if it was not read for 0.1 s:
-    // whoever asks without a pause sees for ever what was open at first.
+    // a login that asks without a pause sees for ever what was open at first.
     let open = "SELECT COUNT(*) FROM information_schema.INNODB_TRX";
     let none_open = async {
         while row(&mut admin, open).await != [Some("0".to_owned())] {

@@ -134,7 +134,7 @@ pub async fn a_claim_and_the_read_after_it_are_one_round_trip(
 ) {
     let space = name("one-trip");
     until_it_works(linked).await;
-    // Whoever listens does not wait until others are notified.
+    // A handle that listens answers a write before other handles are notified.
     let _watch = linked.watch(&space);
     let role = must(direct, &space, put(&key(Kind::Node, "role"), None, "vacant")).await;
     let asked_for = must(direct, &space, put(&key(Kind::Node, "control"), None, "paused")).await;
