@@ -144,6 +144,22 @@ nonce! {
     Version
 }
 
+impl Version {
+    /// A version that no register ever had.
+    #[must_use]
+    pub const fn from_nonce(nonce: u128) -> Self {
+        Self(nonce << 1)
+    }
+
+    /// The version under which the tenure that wrote this one gives its role up, if any candidate may claim it then. Every
+    /// standby knows it beforehand: a claim that replaces it replaces that resignation and nothing else. None for a version
+    /// that was not made by [`Version::from_nonce`].
+    #[must_use]
+    pub const fn of_resignation(self) -> Option<Self> {
+        if self.0 & 1 == 0 { Some(Self(self.0 | 1)) } else { None }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -155,6 +171,14 @@ mod tests {
         for bad in ["", "feed", "+000000000000000000000000000feed", "0000000000000000000000000000feedz"] {
             assert!(bad.parse::<SessionId>().is_err(), "{bad}");
         }
+    }
+
+    #[test]
+    fn a_resignation_has_a_version_of_its_own() {
+        let (one, other) = (Version::from_nonce(1), Version::from_nonce(2));
+        assert_ne!(one.of_resignation(), other.of_resignation());
+        assert!(![Some(one), Some(other)].contains(&one.of_resignation()));
+        assert_eq!(one.of_resignation().and_then(Version::of_resignation), None, "it is given up once");
     }
 
     #[test]

@@ -51,6 +51,8 @@ pub enum Mutant {
     AbsentIsOver,
     /// A hint is believed when it says that a session is closed, or what a role's register holds.
     HintBelieved,
+    /// A claim on a hint replaces what was read of the role, its leader included.
+    HintDeposes,
     /// Hints cause as many reads as there are hints.
     HintsUnlimited,
     /// The death of the elector is taken for the death of its work.
@@ -122,7 +124,7 @@ pub enum Mutant {
 #[cfg(feature = "mutants")]
 impl Mutant {
     /// Every mutant.
-    pub const ALL: [Self; 53] = [
+    pub const ALL: [Self; 54] = [
         Self::FollowersRenew,
         Self::UnconditionalRenew,
         Self::UnconditionalRelease,
@@ -143,6 +145,7 @@ impl Mutant {
         Self::TtlLowered,
         Self::AbsentIsOver,
         Self::HintBelieved,
+        Self::HintDeposes,
         Self::HintsUnlimited,
         Self::ElectorDeathIsWorkDeath,
         Self::AnyLivenessLock,

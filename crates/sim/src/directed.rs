@@ -30,7 +30,7 @@ pub(crate) fn aim(settings: &mut SimSettings, mutant: Mutant, base: Instant) {
         Mutant::GraceSkipped | Mutant::BeatUnproven => {
             only(settings, LivenessLockKind::Disconnect, &[(Fault::Disconnect, 1)])
         }
-        Mutant::HintBelieved => {
+        Mutant::HintBelieved | Mutant::HintDeposes => {
             add(settings, &[(Fault::FalseHint, 20)]);
             settings.network.notifies = true;
         }

@@ -149,6 +149,8 @@ struct StepContext<'a> {
     beat: Option<OpId>,
     /// The claim that this step sends, if a poll may follow it in the same round trip.
     claim: Option<OpId>,
+    /// A role that may just have been resigned: a hint names its register.
+    hinted_role: Option<Name>,
 }
 
 impl StepContext<'_> {
@@ -157,7 +159,7 @@ impl StepContext<'_> {
     }
 
     fn version(&mut self) -> Version {
-        Version::new(self.entropy.nonce())
+        Version::from_nonce(self.entropy.nonce())
     }
 }
 
@@ -189,7 +191,7 @@ impl Engine {
     pub fn step(&mut self, now: Now, input: Input, entropy: &mut dyn Entropy) -> Vec<Output> {
         assert!(now.time >= self.now.time, "the lease clock went backwards");
         self.now = now;
-        let mut ctx = StepContext { out: Vec::new(), entropy, beat: None, claim: None };
+        let mut ctx = StepContext { out: Vec::new(), entropy, beat: None, claim: None, hinted_role: None };
         self.expire(&mut ctx);
         self.handle_input(input, &mut ctx);
         self.decide(&mut ctx);
@@ -347,7 +349,7 @@ impl Engine {
             return;
         }
         match hint {
-            Hint::Changed(key) => self.hinted_change(key),
+            Hint::Changed(key) => self.hinted_change(key, ctx),
             Hint::Resync => self.poll.resync(),
             Hint::Forgot => self.store_lost(ctx),
             Hint::UnknownLease(ttl) => {

@@ -6,6 +6,7 @@ use std::cmp::Reverse;
 use std::time::Duration;
 
 use crate::hash::{START, fnv1a};
+use crate::io::Candidacy;
 use crate::record::Role as RoleRecord;
 use crate::{Name, SessionId, Timing};
 
@@ -30,8 +31,16 @@ impl Engine {
     /// A node that just resigned comes last, and every node waits behind a named successor; both wait long enough for
     /// the others to find out without a hint. They are never excluded.
     pub(super) fn claim_delay(&self, name: &Name, role: &TrackedRole) -> Duration {
-        let Some(candidacy) = role.candidacy() else { return Duration::ZERO };
-        let record = role.record();
+        role.candidacy().map_or(Duration::ZERO, |candidacy| self.delay_after(name, candidacy, role.record()))
+    }
+
+    /// The same if the register holds `record`.
+    pub(super) fn delay_after(
+        &self,
+        name: &Name,
+        candidacy: &Candidacy,
+        record: Option<&RoleRecord>,
+    ) -> Duration {
         let mine = claim_rank(name, &self.node, candidacy.priority, record);
         let rivals = self.peers.nodes().filter(|(node, view)| {
             **node != self.node && view.priority(name).is_some() && self.peers.seen_alive(view.session())

@@ -131,6 +131,21 @@ impl Poll {
         self.awaited.filter(|_| self.after_claim == Some(claim))
     }
 
+    /// Whether something may still be sent in this beat for the sake of a hint.
+    pub(super) fn may_follow_hint(&self, now: Time) -> bool {
+        self.hinted.is_left() && now >= self.hold_until
+    }
+
+    /// A hint names that register: a read, as far as hints are still followed.
+    pub(super) fn hint_read(&mut self, key: Key) {
+        self.hinted.keys.insert(key);
+    }
+
+    /// Something else was sent for the sake of a hint.
+    pub(super) fn hint_followed(&mut self, cost: u8) {
+        self.hinted.spend(cost);
+    }
+
     /// That operation was answered, or given up.
     pub(super) fn forget_claim(&mut self, claim: OpId) {
         self.after_claim.take_if(|followed| *followed == claim);
@@ -459,14 +474,18 @@ impl Engine {
         }
     }
 
-    /// A hint means: read the register, if it is relevant to us.
-    pub(super) fn hinted_change(&mut self, key: Key) {
+    /// A hint means: read the register, if it is relevant to us; or claim it, if only a resignation that we foresee can have
+    /// brought it about.
+    pub(super) fn hinted_change(&mut self, key: Key, ctx: &mut StepContext<'_>) {
         if !self.is_relevant(&key) {
             return;
         }
         match &key {
             // The answer to our claim says more.
             Key::Named(_, Kind::Role, name) if self.roles.get(name).is_some_and(TrackedRole::is_claiming) => {
+            }
+            Key::Named(_, Kind::Role, name) if self.claims_on_hint(name) => {
+                ctx.hinted_role = Some(name.clone());
             }
             Key::Named(_, Kind::RoleControl | Kind::NodeControl, _) => self.poll.hinted.anyway = true,
             Key::Named(_, Kind::Node, name) if *name == self.node => {}

@@ -9,7 +9,7 @@ use std::time::Duration;
 use crate::io::Pairing;
 use crate::mutant::Mutant;
 use crate::record::{EndReason, LivenessLock, Session as SessionRecord, SessionState};
-use crate::{Fate, OpId, Outcome, Takeover, Time, Timing, Token};
+use crate::{Fate, OpId, Outcome, Takeover, Time, Timing, Token, Version};
 
 use super::{Class, Config};
 
@@ -310,6 +310,17 @@ impl Rules {
     /// How that read goes out: it shows every pause that came before the claim.
     pub(super) fn pairing_with_claim(&self, claim: OpId) -> Pairing {
         if self.bent(Mutant::ControlsBesideClaim) { Pairing::Beside(claim) } else { Pairing::After(claim) }
+    }
+
+    /// Whether a resignation is written under a version that standbys know beforehand. Where acknowledged writes can be lost, two
+    /// primaries might have different bytes under it.
+    pub(super) fn resignations_are_foreseen(&self) -> bool {
+        !self.store_can_forget()
+    }
+
+    /// What a claim on a hint replaces: the resignation of the tenure that was read, and never that tenure.
+    pub(super) fn claimed_on_hint(&self, read: Version) -> Option<Version> {
+        if self.bent(Mutant::HintDeposes) { Some(read) } else { read.of_resignation() }
     }
 
     /// A resignation replaces only the version that it was decided on.

@@ -69,8 +69,10 @@ fn prune(world: &mut World) {
     let possible = |write: &Write| match write.expect {
         None => !world.registers.contains_key(&write.key) || matches!(write.key, Key::Session(..)),
         Some(expect) => {
-            coming.contains(&expect)
-                || world.registers.get(&write.key).is_some_and(|(found, _)| *found == expect)
+            // What a tenure wrote it may yet give up.
+            let leads_to = |version: &Version| *version == expect || version.of_resignation() == Some(expect);
+            coming.iter().any(leads_to)
+                || world.registers.get(&write.key).is_some_and(|(found, _)| leads_to(found))
         }
     };
     let keep: Vec<bool> = world
@@ -292,7 +294,8 @@ struct RewritePass<'a> {
     gathered: &'a GatherPass,
     /// The canonical sessions, by rank.
     ids: Vec<u128>,
-    versions: HashMap<Version, u128>,
+    /// By their nonces: a resignation is renamed together with the claim that it gives up.
+    versions: HashMap<u128, u128>,
     requests: HashMap<SessionId, u128>,
     sweep: bool,
     /// How far each clock goes in one tick.
@@ -338,7 +341,10 @@ impl Visitor for RewritePass<'_> {
     }
     fn version(&mut self, version: &mut Version) {
         let next = self.versions.len() as u128 + 1;
-        *version = Version::new(*self.versions.entry(*version).or_insert(next));
+        let is_resignation = version.of_resignation().is_none();
+        let nonce = *self.versions.entry(version.get() >> 1).or_insert(next);
+        let renamed = Version::from_nonce(nonce);
+        *version = renamed.of_resignation().filter(|_| is_resignation).unwrap_or(renamed);
     }
     fn unacknowledged(&mut self, versions: &mut Vec<Version>) {
         versions.retain(|version| self.gathered.existing.binary_search(version).is_ok());

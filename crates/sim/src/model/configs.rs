@@ -145,6 +145,7 @@ pub fn mutants() -> Vec<(Mutant, &'static str)> {
         (Mutant::AbsentIsOver, "forgets"),
         (Mutant::HintBelieved, "early-hints"),
         (Mutant::HintBelieved, "forged-hints"),
+        (Mutant::HintDeposes, "forged-hints"),
         (Mutant::ElectorDeathIsWorkDeath, "dead-elector"),
         (Mutant::OpeningSentTwice, "late-openings"),
         (Mutant::BooleanLeadership, "pause"),

@@ -377,6 +377,15 @@ impl Script {
         self.feed(held.node, Input::Replied { op: held.op, reply });
     }
 
+    /// What the requests that are held would write.
+    pub(crate) fn held_puts(&self) -> Vec<(Version, Record)> {
+        let writes = self.held.iter().filter_map(|held| match &held.what {
+            Ok(Output::Write { writes, .. }) => Some(writes),
+            _ => None,
+        });
+        writes.flatten().filter_map(|write| write.put.clone()).collect()
+    }
+
     pub(crate) fn session(&self, node: usize) -> SessionId {
         self.engines[node].session().expect("a session").0
     }

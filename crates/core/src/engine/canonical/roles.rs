@@ -49,7 +49,7 @@ impl Stage {
     fn visit<V: Visitor>(&mut self, min_tenure: Duration, v: &mut V) {
         match self {
             Self::Following | Self::Restamping => {}
-            Self::Claiming { op, session, version, record } => {
+            Self::Claiming { op, session, version, record, on_hint: _ } => {
                 v.op(op);
                 v.session(session);
                 v.version(version);
@@ -78,6 +78,7 @@ impl Stage {
 impl Resigning {
     fn visit<V: Visitor>(&mut self, v: &mut V) {
         v.version(&mut self.expect);
+        self.since = crate::Timestamp::from_micros(0);
         if let Some((op, version, record)) = &mut self.writing {
             v.op(op);
             v.version(version);

@@ -14,6 +14,7 @@ use std::time::Duration;
 
 impl Engine {
     pub(in crate::engine) fn drive_roles(&mut self, ctx: &mut StepContext<'_>) {
+        self.claim_on_hint(ctx);
         while let Some(name) = self.roles.take_due(self.now.time) {
             self.verify(&name);
             self.consider(&name, ctx);
@@ -183,13 +184,25 @@ impl Engine {
     }
 
     pub(in crate::engine) fn claim_write(&mut self, name: &Name, ctx: &mut StepContext<'_>) -> Option<Write> {
-        let session = self.session_usable()?;
         let role = self.roles.get(name)?;
-        let record = self.claim_record(role, session);
-        let (expect, version) = (role.view.version(), ctx.version());
-        let (op, key) = (self.ops.next_id(), self.named(Kind::Role, name));
+        let (expect, former) = (role.view.version(), role.view.record().cloned());
+        self.compose_claim(name, expect, former.as_ref(), false, ctx)
+    }
+
+    /// A claim that replaces `former`, as it was read or, `on_hint`, as it is foreseen.
+    pub(super) fn compose_claim(
+        &mut self,
+        name: &Name,
+        expect: Option<Version>,
+        former: Option<&RoleRecord>,
+        on_hint: bool,
+        ctx: &mut StepContext<'_>,
+    ) -> Option<Write> {
+        let session = self.session_usable()?;
+        let record = self.claim_record(self.roles.get(name)?, former, session);
+        let (op, version, key) = (self.ops.next_id(), ctx.version(), self.named(Kind::Role, name));
         let role = self.roles.get_mut(name)?;
-        role.stage = Stage::Claiming { op, session, version, record: record.clone() };
+        role.stage = Stage::Claiming { op, session, version, record: record.clone(), on_hint };
         self.report_state(name, ctx);
         Some(Write {
             key,
@@ -200,8 +213,12 @@ impl Engine {
         })
     }
 
-    pub(in crate::engine) fn claim_record(&self, role: &TrackedRole, session: SessionId) -> RoleRecord {
-        let former = role.view.record();
+    fn claim_record(
+        &self,
+        role: &TrackedRole,
+        former: Option<&RoleRecord>,
+        session: SessionId,
+    ) -> RoleRecord {
         if let (Stage::Restamping, Some(former)) = (&role.stage, former) {
             return RoleRecord { token: self.next_token(role), since: self.now.wall, ..former.clone() };
         }
@@ -273,13 +290,15 @@ impl Engine {
         let outcome = self.rules.claim_outcome(outcome);
         let retry = self.now.time.after(self.rules.retry_delay());
         let Some(role) = self.roles.get_mut(name) else { return };
-        let Stage::Claiming { op, session, version, record } =
+        let Stage::Claiming { op, session, version, record, on_hint } =
             std::mem::replace(&mut role.stage, Stage::Following)
         else {
             return;
         };
         match outcome {
             Outcome::Applied => self.claim_applied(name, (op, session), version, record, ctx),
+            // As good as a read.
+            Outcome::Conflict(found) if on_hint => self.follow_view(name, RoleView::of(found.as_ref()), ctx),
             Outcome::Conflict(found) => {
                 let view = RoleView::of(found.as_ref());
                 self.note_loss(name, &view, ctx);

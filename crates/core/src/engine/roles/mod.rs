@@ -5,6 +5,7 @@
 //! stopped, and a tenure that was given up is never led again.
 
 mod claim;
+mod foresee;
 mod inputs;
 mod mutants;
 mod observe;
@@ -14,7 +15,7 @@ mod table;
 
 use crate::io::{Candidacy, State};
 use crate::record::{EndReason, Holder, Role as RoleRecord};
-use crate::{Name, OpId, SessionId, Time, Token, Version};
+use crate::{Name, OpId, SessionId, Time, Timestamp, Token, Version};
 
 pub(super) use table::Roles;
 
@@ -96,8 +97,8 @@ impl RoleView {
 enum Stage {
     /// Nothing.
     Following,
-    /// The claim is on its way.
-    Claiming { op: OpId, session: SessionId, version: Version, record: RoleRecord },
+    /// The claim is on its way. `on_hint`: it replaces a resignation that was foreseen and not read.
+    Claiming { op: OpId, session: SessionId, version: Version, record: RoleRecord, on_hint: bool },
     /// The register is ours, but on a store that can forget another tenure may have begun, and been lost, since the token was
     /// chosen: the role is claimed once more, on top of that.
     Restamping,
@@ -116,6 +117,8 @@ enum Stage {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct Resigning {
     expect: Version,
+    /// Every try writes the same bytes, under the same version.
+    since: Timestamp,
     writing: Option<(OpId, Version, RoleRecord)>,
     unacknowledged: Vec<Version>,
     retry_at: Time,
@@ -187,8 +190,9 @@ impl TrackedRole {
         matches!(self.stage, Stage::Following)
     }
 
+    /// Whether a claim is on its way that replaces what was read.
     pub(in crate::engine) fn is_claiming(&self) -> bool {
-        matches!(self.stage, Stage::Claiming { .. })
+        matches!(self.stage, Stage::Claiming { on_hint: false, .. })
     }
 
     /// Whether it would not claim even if it could.

@@ -42,7 +42,8 @@ impl Engine {
         }
         let view = RoleView::of(found);
         match &role.stage {
-            Stage::Following => self.follow_view(name, view, ctx),
+            // A claim on a hint may be refused before the resignation that is read meanwhile.
+            Stage::Following | Stage::Claiming { on_hint: true, .. } => self.follow_view(name, view, ctx),
             Stage::Leading { version, .. } | Stage::Draining { version, .. } => {
                 let ours = view.version() == Some(*version);
                 self.audit(op, name, ours, view, ctx);

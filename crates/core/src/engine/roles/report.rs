@@ -11,7 +11,9 @@ impl Engine {
         match &role.stage {
             Stage::Leading { .. } => State::Leader,
             Stage::Draining { .. } => State::Draining,
-            Stage::Claiming { .. } | Stage::Restamping | Stage::Verifying { .. } => State::Candidate,
+            Stage::Claiming { on_hint: false, .. } | Stage::Restamping | Stage::Verifying { .. } => {
+                State::Candidate
+            }
             _ if self.controls.is_paused(name) => State::Paused,
             Stage::Following if role.claimable_since.is_some() && !self.barred(name, role) => {
                 State::Candidate

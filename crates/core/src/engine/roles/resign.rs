@@ -66,10 +66,11 @@ impl Engine {
         // When everything stops, one write that closes the session frees all roles; it gets a moment's precedence.
         let hold =
             if self.lifecycle == Lifecycle::Stopping { Duration::from_millis(20) } else { Duration::ZERO };
-        let retry_at = self.now.time.after(hold);
+        let (retry_at, since) = (self.now.time.after(hold), self.now.wall);
         if let Some(role) = self.roles.get_mut(name) {
             role.stage = Stage::Resigning(Resigning {
                 expect,
+                since,
                 writing: None,
                 unacknowledged: Vec::new(),
                 retry_at,
@@ -84,19 +85,21 @@ impl Engine {
         name: &Name,
         ctx: &mut StepContext<'_>,
     ) -> Option<Write> {
-        let (op, version) = (self.ops.next_id(), ctx.version());
-        let (key, wall, node) = (self.named(Kind::Role, name), self.now.wall, self.node.clone());
+        let (op, fresh) = (self.ops.next_id(), ctx.version());
+        let (key, node) = (self.named(Kind::Role, name), self.node.clone());
+        let foreseeable = self.rules.resignations_are_foreseen();
         let role = self.roles.get_mut(name)?;
         let token = role.view.record().map_or(role.highest_token, |record| record.token);
         let Stage::Resigning(resigning) = &mut role.stage else { return None };
         let record = RoleRecord {
             token,
             holder: None,
-            since: wall,
+            since: resigning.since,
             reason: resigning.reason.into(),
             previous: Some(node),
             successor: resigning.successor.clone(),
         };
+        let version = resigning.version().filter(|_| foreseeable).unwrap_or(fresh);
         resigning.writing = Some((op, version, record.clone()));
         Some(Write {
             key,
@@ -139,7 +142,9 @@ impl Engine {
                 }
             }
             Outcome::Failed(_) => {
-                resigning.unacknowledged.push(version);
+                if !resigning.unacknowledged.contains(&version) {
+                    resigning.unacknowledged.push(version);
+                }
                 resigning.retry_at = retry;
             }
         }
