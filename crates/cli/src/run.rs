@@ -13,6 +13,7 @@ use std::ffi::OsString;
 use std::time::Duration;
 
 use tenure::guard::SharedGuardLock;
+use tenure::store::SharedStore;
 use tenure::{Candidate, Name, Node, Tenure, Timing};
 use tokio::time::{Instant, sleep, sleep_until};
 
@@ -32,9 +33,7 @@ const AFTER_HAND_OVER: Duration = Duration::from_millis(20);
 /// # Errors
 /// How the process ends, if it does not end well.
 pub async fn main(common: Common, args: RunArgs) -> Result<Exit, Exit> {
-    let settings = args.timing.settings(&common.store_url());
-    let timing = Timing::new(&settings).map_err(tenure::Error::from)?;
-    let mut signals = Signals::new().map_err(|error| Exit::Failed(format!("signals: {error}")))?;
+    Timing::new(&args.timing.settings(&common.store_url())).map_err(tenure::Error::from)?;
     if tenure::store::backend_for_url(&common.store_url()).is_ok_and(|backend| backend.in_process) {
         let why = "cannot use memory: it lives in one process, so every node would lead; name a store that all nodes reach";
         return Err(Exit::Usage(why.to_owned()));
@@ -43,7 +42,25 @@ pub async fn main(common: Common, args: RunArgs) -> Result<Exit, Exit> {
     process::environment::set(args.pass_env.clone(), secrets.iter().map(ToString::to_string).collect());
     let name = args.node.as_ref().map_or_else(tenure::default_node_name, ToString::to_string);
     let guard_lock = open_guard_lock(&args, &name)?;
+    let signals = Signals::new().map_err(|error| Exit::Failed(format!("signals: {error}")))?;
     let store = tenure::store::open(&common.store_url())?;
+    let elector = elect_and_run(common, args, name, store.clone(), guard_lock, signals);
+    // Where its node is: the start of the command after an election waits for no other thread.
+    let ended = tenure::store::beside_connections(&store, elector).await;
+    ended.unwrap_or_else(|| Err(Exit::Failed("the election loop stopped".to_owned())))
+}
+
+/// From the first beat to the last.
+async fn elect_and_run(
+    common: Common,
+    args: RunArgs,
+    name: String,
+    store: SharedStore,
+    guard_lock: Option<SharedGuardLock>,
+    mut signals: Signals,
+) -> Result<Exit, Exit> {
+    let settings = args.timing.settings(&common.store_url());
+    let timing = Timing::new(&settings).map_err(tenure::Error::from)?;
     let guard = launch(&timing).await.map_err(|error| Exit::Failed(error.to_string()))?;
     guard.prepare();
     let mut node = Node::builder_with_store(store).namespace(common.namespace().as_str()).name(name);
@@ -232,7 +249,7 @@ impl Runner {
             Ok(child) => child,
             Err(error) => {
                 tenure.fail();
-                return not_started(&error);
+                return not_started(error).await;
             }
         };
         tracing::info!(role = %self.args.role, token = %tenure.token(), pid = child.pid(), "the command runs");
@@ -240,7 +257,9 @@ impl Runner {
             supervise(child, &tenure, &mut self.signals, self.args.drain, Drains::Here(suspending)).await;
         self.resign(tenure, &outcome);
         match outcome {
-            Outcome::Ended(Ended { exit: process::Exit::WatchdogLost, .. }) => not_started(&GuardError::Lost),
+            Outcome::Ended(Ended { exit: process::Exit::WatchdogLost, .. }) => {
+                not_started(GuardError::Lost).await
+            }
             outcome => Ok(outcome),
         }
     }
@@ -344,14 +363,11 @@ fn was_interrupted(ended: &Ended) -> bool {
 }
 
 /// A command that cannot be executed is the user's to mend; anything else is a lost tenure, and the next one may go better.
-fn not_started(error: &GuardError) -> Result<Outcome, Exit> {
-    match error {
-        GuardError::Start { code, .. } => {
-            anstream::eprintln!("tenure: {error}");
-            Err(Exit::Child(u8::try_from(*code).unwrap_or(Exit::FAILED)))
-        }
-        error => Ok(Outcome::Lost(error.to_string())),
-    }
+async fn not_started(error: GuardError) -> Result<Outcome, Exit> {
+    let GuardError::Start { code, .. } = error else { return Ok(Outcome::Lost(error.to_string())) };
+    // Elsewhere: a reader of the errors that has stopped reading must not keep the node from giving its role up.
+    let _ = tokio::task::spawn_blocking(move || anstream::eprintln!("tenure: {error}")).await;
+    Err(Exit::Child(u8::try_from(code).unwrap_or(Exit::FAILED)))
 }
 
 fn code_of(ended: &Ended) -> Exit {

@@ -7,6 +7,7 @@ use std::os::fd::OwnedFd;
 use async_trait::async_trait;
 use futures_util::stream::BoxStream;
 
+use crate::kit::thread::ConnectionThread;
 use crate::{
     Description, Entry, Exchanged, LivenessLock, LivenessLocks, Name, Outcome, Query, SessionId, Signal,
     Store, StoreError, Takeover, Write,
@@ -91,6 +92,10 @@ impl<L: Layer> Store for L {
 
     fn liveness(&self) -> Option<&dyn LivenessLocks> {
         self.inner().liveness().map(|_| self as &dyn LivenessLocks)
+    }
+
+    fn thread(&self) -> Option<&ConnectionThread> {
+        self.inner().thread()
     }
 
     async fn describe(&self) -> Result<Description, StoreError> {

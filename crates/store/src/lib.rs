@@ -260,6 +260,11 @@ pub trait Store: fmt::Debug + fmt::Display + Send + Sync + 'static {
         None
     }
 
+    /// The thread on which its connections live, if they have one of their own: a node that runs there waits for no other thread.
+    fn thread(&self) -> Option<&kit::thread::ConnectionThread> {
+        None
+    }
+
     /// What this store is, as it sees itself now.
     async fn describe(&self) -> Result<Description, StoreError>;
 

@@ -65,6 +65,24 @@ pub fn open(url: &str) -> Result<SharedStore, StoreError> {
     (opening.open)()
 }
 
+/// Runs something on the thread of a store's connections, if it has one, where the nodes of that store are: what it hears from
+/// them, and tells them, waits for no other thread. It must not block. None if it panicked.
+pub async fn beside_connections<T: Send + 'static>(
+    store: &SharedStore,
+    work: impl Future<Output = T> + Send + 'static,
+) -> Option<T> {
+    let (said, hears) = tokio::sync::oneshot::channel();
+    let work = async move { _ = said.send(work.await) };
+    let not_hosted = match store.thread() {
+        Some(thread) => thread.host(work).err(),
+        None => Some(work),
+    };
+    if let Some(work) = not_hosted {
+        work.await;
+    }
+    hears.await.ok()
+}
+
 /// A warning about a URL that can be used, with advice: a password that would cross a network unencrypted.
 #[must_use]
 pub fn url_warning(url: &str) -> Option<&'static str> {

@@ -1,7 +1,8 @@
 //! The connection on which signals come: subscribed to one channel for each namespace that is watched.
 
 use std::collections::BTreeSet;
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
+use std::thread::{self, ThreadId};
 use std::time::Duration;
 
 use futures_util::StreamExt;
@@ -27,6 +28,7 @@ const PROBE: &str = "tenure:probe";
 pub(super) struct RedisListener {
     wants: mpsc::UnboundedSender<Want>,
     state: watch::Receiver<ListenerState>,
+    thread: Arc<OnceLock<ThreadId>>,
 }
 
 #[derive(Debug)]
@@ -49,12 +51,15 @@ pub(super) struct ListenerTask {
     watched: BTreeSet<Name>,
     /// Whether signals may have been missed since they last came.
     missed: bool,
+    /// Where it runs.
+    thread: Arc<OnceLock<ThreadId>>,
 }
 
 /// The two, connected.
 pub(super) fn pair(settings: &Arc<RedisSettings>, watches: &Arc<Watches>) -> (RedisListener, ListenerTask) {
     let (wants_sender, wants) = mpsc::unbounded_channel();
     let (state_sender, state) = watch::channel(ListenerState::Trying);
+    let thread = Arc::default();
     let listener = ListenerTask {
         settings: settings.clone(),
         watches: watches.clone(),
@@ -62,8 +67,9 @@ pub(super) fn pair(settings: &Arc<RedisSettings>, watches: &Arc<Watches>) -> (Re
         state: state_sender,
         watched: BTreeSet::new(),
         missed: false,
+        thread: Arc::clone(&thread),
     };
-    (RedisListener { wants: wants_sender, state }, listener)
+    (RedisListener { wants: wants_sender, state, thread }, listener)
 }
 
 impl RedisListener {
@@ -79,11 +85,13 @@ impl RedisListener {
     }
 
     /// Subscribes to that namespace from now on. If the connection stands, it waits for the server to confirm, normally one
-    /// round trip, so that nothing that is written afterwards is missed; otherwise the watch will be told to look again.
+    /// round trip, so that nothing that is written afterwards is missed; otherwise the watch will be told to look again. So it will
+    /// be if this is called on the thread that has to subscribe.
     pub(super) fn watch(&self, namespace: &Name, patience: Duration) {
         let (confirm, confirmed) = std::sync::mpsc::channel();
         let _ = self.wants.send(Want::Watch(namespace.clone(), confirm));
-        if *self.state.borrow() == ListenerState::Works {
+        let can_wait = self.thread.get() != Some(&thread::current().id());
+        if can_wait && *self.state.borrow() == ListenerState::Works {
             let _ = confirmed.recv_timeout(patience);
         }
     }
@@ -104,6 +112,7 @@ impl ListenerTask {
     /// Listens from the first want until the handle is gone.
     pub(super) async fn run(mut self, operations: Weak<Operations>) {
         let mut backoff = Backoff::default();
+        let _ = self.thread.set(thread::current().id());
         let Some(first) = self.wants.recv().await else { return };
         self.note(first);
         loop {

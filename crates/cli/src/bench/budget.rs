@@ -102,42 +102,39 @@ impl Layer for Traced {
 /// The parts of many hand-overs: together, from giving the role up to the election.
 #[derive(Debug)]
 pub(crate) struct Budget {
-    /// Until the standby, notified, begins to read.
+    /// Until the standby, notified, claims: a standby that is not the first in line reads first.
     notified: Spread,
-    /// Until it claims.
-    read: Spread,
-    /// Until the claim is answered.
+    /// Until the claim, and what is read after it, is answered.
     claim: Spread,
-    /// Until it is elected: it has read once more what operators ask.
-    last_read: Spread,
+    /// Until it is elected.
+    election: Spread,
 }
 
 impl Budget {
     pub(crate) fn new() -> Self {
-        Self { notified: Spread::new(), read: Spread::new(), claim: Spread::new(), last_read: Spread::new() }
+        Self { notified: Spread::new(), claim: Spread::new(), election: Spread::new() }
     }
 
     /// Adds a hand-over with what the standby asked meanwhile. One that took another way counts for nothing.
     pub(crate) fn add(&mut self, began: Instant, elected: Instant, asked: &[Request]) {
-        let Some(claim) = asked.iter().find(|request| request.kind == RequestKind::Claim) else { return };
-        let answered =
-            |read: &&Request| read.kind == RequestKind::Read && read.from >= began && read.to <= claim.from;
-        let Some(read) = asked.iter().rfind(answered) else { return };
-        self.notified.add(micros(read.from - began));
-        self.read.add(micros(claim.from - read.from));
+        let claimed = |request: &&Request| {
+            request.kind == RequestKind::Claim && request.from >= began && request.to <= elected
+        };
+        let Some(claim) = asked.iter().rfind(claimed) else { return };
+        self.notified.add(micros(claim.from - began));
         self.claim.add(micros(claim.to - claim.from));
-        self.last_read.add(micros(elected - claim.to));
+        self.election.add(micros(elected - claim.to));
     }
 }
 
 /// Each part with its share of the whole.
 impl fmt::Display for Budget {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let parts = [&self.notified, &self.read, &self.claim, &self.last_read].map(Spread::median);
+        let parts = [&self.notified, &self.claim, &self.election].map(Spread::median);
         let whole = parts.iter().sum::<u64>().max(1);
-        let [notified, read, claim, last_read] =
+        let [notified, claim, election] =
             parts.map(|part| format!("{} ({} %)", show(part), (part * 100 + whole / 2) / whole));
-        write!(f, "{notified} + {read} + {claim} + {last_read}")
+        write!(f, "{notified} + {claim} + {election}")
     }
 }
 
@@ -153,14 +150,18 @@ mod tests {
         let request = |kind, from, to| Request { kind, from: at(from), to: at(to) };
         let asked = [
             request(RequestKind::Read, 0, 1),
-            request(RequestKind::Other, 1, 4),
-            request(RequestKind::Read, 5, 8),
-            request(RequestKind::Claim, 9, 13),
+            request(RequestKind::Claim, 1, 3),
+            request(RequestKind::Read, 3, 4),
+            request(RequestKind::Claim, 5, 13),
             request(RequestKind::Read, 13, 19),
         ];
         let mut budget = Budget::new();
         budget.add(began, at(20), &asked);
-        budget.add(began, at(30), &asked[3..]);
-        assert_eq!(budget.to_string(), "5.0 ms (25 %) + 4.0 ms (20 %) + 4.0 ms (20 %) + 7.0 ms (35 %)");
+        budget.add(began, at(30), &asked[4..]);
+        assert_eq!(
+            budget.to_string(),
+            "5.0 ms (25 %) + 8.0 ms (40 %) + 7.0 ms (35 %)",
+            "the last claim counts"
+        );
     }
 }

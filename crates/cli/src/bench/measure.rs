@@ -88,7 +88,7 @@ pub(super) async fn hand_over(bench: &Bench, figures: &mut Figures) -> Result<()
     drop(tenure);
     let floor = floor(bench, &stores).await?;
     figures.against("clean hand-over", &spread, &floor, bench.hand_over_target());
-    figures.plain("… until notified + read + claim + read", budget.to_string(), "");
+    figures.plain("… until notified + claim and read + elected", budget.to_string(), "");
     join_all(nodes.iter().map(Node::stop)).await;
     Ok(())
 }

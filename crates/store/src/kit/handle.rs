@@ -213,6 +213,10 @@ impl<S: Server> Store for ServerHandle<S> {
         S::LOCKS.then_some(self)
     }
 
+    fn thread(&self) -> Option<&ConnectionThread> {
+        Some(&self.thread)
+    }
+
     async fn describe(&self) -> Result<Description, StoreError> {
         self.run(|server| async move { server.describe().await }).await
     }

@@ -28,6 +28,8 @@ pub struct ConnectionThread {
     closed: AtomicBool,
     /// One permit for each operation under way. Closing takes all of them, so that nothing comes in afterwards.
     gate: Arc<Semaphore>,
+    /// One permit for each guest. The thread ends when it has taken all of them.
+    guests: Arc<Semaphore>,
 }
 
 impl ConnectionThread {
@@ -43,11 +45,28 @@ impl ConnectionThread {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(no_resources)?;
         let (handle, end) = (runtime.handle().clone(), CancellationToken::new());
-        let until = end.clone();
+        let guests = Arc::new(Semaphore::new(OPERATIONS as usize));
+        let (until, others) = (end.clone(), guests.clone());
+        let life = async move {
+            until.cancelled().await;
+            let _all = others.acquire_many(OPERATIONS).await;
+            others.close();
+        };
         let thread = std::thread::Builder::new().name(format!("tenure-{store}"));
-        thread.spawn(move || runtime.block_on(until.cancelled())).map_err(no_resources)?;
+        thread.spawn(move || runtime.block_on(life)).map_err(no_resources)?;
         let gate = Arc::new(Semaphore::new(OPERATIONS as usize));
-        Ok(Self { store, runtime: handle, end, closed: AtomicBool::new(false), gate })
+        Ok(Self { store, runtime: handle, end, closed: AtomicBool::new(false), gate, guests })
+    }
+
+    /// Runs something here that asks this store again and again: no answer has to wait until another thread wakes up. It must not
+    /// block, and the thread lives as long as it does, also after [`close`](Self::close). Given back if the thread ends already.
+    pub fn host<F: Future<Output = ()> + Send + 'static>(&self, work: F) -> Result<(), F> {
+        let Ok(permit) = self.guests.clone().try_acquire_owned() else { return Err(work) };
+        self.runtime.spawn(async move {
+            let _permit = permit;
+            work.await;
+        });
+        Ok(())
     }
 
     /// Does something in the background, until it ends or the thread does.
@@ -142,6 +161,27 @@ mod tests {
         assert_ne!(delay(5, 1), delay(5, 500));
         let mut backoff = Backoff(u32::MAX);
         assert!(backoff.next_delay() >= Duration::from_millis(1600));
+    }
+
+    #[tokio::test]
+    async fn a_guest_runs_to_its_end_and_the_thread_with_it() {
+        let thread = ConnectionThread::open("thread").unwrap();
+        let (go_on, may_go_on) = tokio::sync::oneshot::channel::<()>();
+        let (said, hears) = tokio::sync::oneshot::channel();
+        let guest = async move {
+            may_go_on.await.unwrap();
+            said.send(std::thread::current().name().map(str::to_owned)).unwrap();
+        };
+        assert!(thread.host(guest).is_ok());
+        thread.close().await;
+        let guests = thread.guests.clone();
+        drop(thread);
+        go_on.send(()).unwrap();
+        assert_eq!(hears.await.unwrap().as_deref(), Some("tenure-thread"));
+        // The thread takes all permits, and closes the door: a guest that comes now runs elsewhere.
+        while !guests.is_closed() {
+            tokio::task::yield_now().await;
+        }
     }
 
     #[tokio::test]

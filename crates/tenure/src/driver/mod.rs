@@ -121,11 +121,16 @@ pub(crate) struct DriverConfig {
     pub(crate) fault: Option<DriverFault>,
 }
 
-/// Starts the loop on its own thread.
-pub(crate) fn spawn(config: DriverConfig) -> std::io::Result<std::thread::JoinHandle<()>> {
+/// Starts the loop on the thread of the store's connections, or on one of its own.
+pub(crate) fn spawn(config: DriverConfig) -> std::io::Result<()> {
+    let (store, name) = (config.store.clone(), format!("tenure-{}", config.node));
+    let alone = match store.thread() {
+        Some(thread) => thread.host(supervise(config)).err(),
+        None => Some(supervise(config)),
+    };
+    let Some(alone) = alone else { return Ok(()) };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let thread = std::thread::Builder::new().name(format!("tenure-{}", config.node));
-    thread.spawn(move || runtime.block_on(supervise(config)))
+    std::thread::Builder::new().name(name).spawn(move || runtime.block_on(alone)).map(drop)
 }
 
 /// Runs the loop; if it panics, everything led is lost first, and then it is started anew.

@@ -7,7 +7,7 @@
 //! shown. The version says all that a claim rests on (the token, no holder, no successor); a role that is not for any
 //! candidate to claim is resigned under a version that no node can foresee.
 
-use super::{RoleView, Resigning, Stage, TrackedRole};
+use super::{Resigning, RoleView, Stage, TrackedRole};
 use crate::engine::ops::Purpose;
 use crate::engine::{BATCHES_AWAITED, Engine, StepContext};
 use crate::record::{EndReason, Role as RoleRecord};
