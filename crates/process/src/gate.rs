@@ -1,16 +1,16 @@
 //! The gate: a process that is started before the election and becomes the command after it.
 //!
-//! To start a command takes a fork and an exec of this binary's size, which a hand-over waits for. So a standby keeps
-//! one process ahead: a child of the watchdog, this same binary under another name, that waits on a socket, knows no
-//! command, and holds no lock. The watchdog opens the gate for a tenure whose deadline it has armed: it sends the
-//! command, with its environment, and the process executes it. There is no other way past the gate: if the watchdog or
-//! the elector dies, the socket closes or the kernel kills the process, and it ends without having executed anything.
+//! To start a command takes a fork and an exec, which a hand-over waits for. So a standby keeps one process ahead: a copy of
+//! the watchdog that waits on a socket, knows no command, holds no lock and has none of the watchdog's descriptors. It is a
+//! copy because a copy has little memory of its own, which the exec would have to free. The watchdog opens the gate for a
+//! tenure whose deadline it has armed: it sends the command, with its environment, and the process executes it. There is no
+//! other way past the gate: if the watchdog or the elector dies, the socket closes or the kernel kills the process, and it
+//! ends without having executed anything.
 
 use std::ffi::OsStr;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::CommandExt;
-use std::process::{Command as StdCommand, Stdio};
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, poll};
@@ -21,14 +21,14 @@ use rustix::stdio::stdin;
 use serde::{Deserialize, Serialize};
 
 use crate::clock::lease_now;
-use crate::spawn::{command_of, spawn_bound};
+use crate::spawn::{command_of, fork_bound};
 use crate::wire::{FrameSocket, FromWatchdog, Start};
 
 /// What the process is called until it becomes the command. As for the watchdog, "tenure" is not in it.
 pub(crate) const NAME: &str = "lease-gate";
 
 /// Exit code of a process that never got to be the command.
-const NOT_OPENED: i32 = 70;
+pub(crate) const NOT_OPENED: i32 = 70;
 
 /// What the watchdog sends to open the gate; the standard input of the command comes with it.
 #[derive(Debug, Serialize, Deserialize)]
@@ -97,9 +97,7 @@ impl Gate {
     pub(crate) fn prepare(nice: i32) -> io::Result<Self> {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let (ours, theirs) = socketpair(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
-        let mut command = StdCommand::new("/proc/self/exe");
-        command.arg0(NAME).stdin(Stdio::from(theirs));
-        let process = spawn_bound(&mut command, nice)?;
+        let process = fork_bound(nice, theirs, wait_at_gate)?;
         let handle = pidfd_open(process, PidfdFlags::empty()).ok();
         Ok(Self { process, handle, link: FrameSocket::new(ours, Duration::ZERO), executing: false })
     }
@@ -155,18 +153,24 @@ pub(crate) fn is_gated() -> bool {
     args.next().as_deref() == Some(OsStr::new(NAME)) && args.next().is_none()
 }
 
-/// The whole life of the process until it is the command. The socket to the watchdog is on standard input.
+/// The same process started by itself, with the socket to the watchdog on standard input: tests stand in for the watchdog.
 pub(crate) fn main() -> ! {
-    // Only a name: without it the process is listed as "exe".
+    if let Ok(socket) = fcntl_dupfd_cloexec(stdin(), 3) {
+        wait_at_gate(socket);
+    }
+    std::process::exit(NOT_OPENED)
+}
+
+/// The whole life of the process until it is the command; returns if there is none to be.
+fn wait_at_gate(socket: OwnedFd) {
+    // Only a name, by which people know it.
     let _ = std::fs::write("/proc/self/comm", NAME);
-    let Ok(socket) = fcntl_dupfd_cloexec(stdin(), 3) else { std::process::exit(NOT_OPENED) };
     let mut link = FrameSocket::new(socket, Duration::ZERO);
     // Without a word from the watchdog there is nothing to execute, and no party to tell.
     if let Ok(opening) = wait_for_opening(&mut link) {
         let refusal = execute(&opening, &mut link);
         let _ = link.send(&GateReport::Refused(refusal), None);
     }
-    std::process::exit(NOT_OPENED)
 }
 
 fn wait_for_opening(link: &mut FrameSocket) -> io::Result<Opening<Start>> {

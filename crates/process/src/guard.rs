@@ -291,6 +291,8 @@ impl Child {
 
 impl Drop for Child {
     fn drop(&mut self) {
-        self.handle.send(Request::Kill { job: self.job });
+        if matches!(self.ended, Waiting::Until(_)) {
+            self.handle.send(Request::Kill { job: self.job });
+        }
     }
 }

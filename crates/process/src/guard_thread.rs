@@ -1,17 +1,16 @@
-//! The elector's thread that speaks with the watchdog, and does its work if it is lost.
+//! The elector's end of the watchdog, and the thread that does the watchdog's work if it is lost.
 //!
-//! A thread and not a task, so that a busy runtime does not delay it. It watches three things: what it is
-//! asked, what the watchdog reports, and whether the watchdog still lives. A watchdog that dies, does not
-//! answer a renewal, or has not reported the child's end when the deadline is all but there, is lost: it is
-//! killed, and the whole tree, which this process inherits as a subreaper, with it.
+//! A caller sends what it asks for itself: an election does not wait until another thread wakes up. The thread hears what
+//! the watchdog reports, and sees whether it lives: a thread and not a task, so that a busy runtime does not delay it. A
+//! watchdog that dies, does not answer a renewal, or has not reported the child's end when the deadline is all but there, is
+//! lost: it is killed, and the whole tree, which this process inherits as a subreaper, with it.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command as StdCommand, Stdio};
-use std::sync::Arc;
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
@@ -22,6 +21,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::clock::{after, before, lease_now};
 use crate::guard::{Ended, GuardError, GuardOptions};
+use crate::job::Margins;
 use crate::spawn::Command;
 use crate::wire::{FrameSocket, FromWatchdog, Start, ToWatchdog, timespec};
 use crate::{environment, terminal, tree, watchdog};
@@ -62,21 +62,23 @@ pub(crate) enum Request {
     Close(ReplySender<()>),
 }
 
-/// Sends requests to the guard thread: a queue, and an eventfd that wakes the thread.
+/// Asks the watchdog, and wakes the guard thread, which then knows by when an answer has to come.
 #[derive(Debug, Clone)]
 pub(crate) struct GuardHandle {
-    requests: Sender<Request>,
+    shared: Arc<Mutex<Option<GuardLink>>>,
     wakeup: Arc<OwnedFd>,
     /// Closed when the watchdog and everything below it is gone.
     pub(crate) alive: watch::Receiver<()>,
 }
 
 impl GuardHandle {
-    /// Asks without waiting; nothing happens if the thread is gone, since then the child is too.
+    /// Asks without waiting; nothing happens if the watchdog is gone, since then the child is too.
     pub(crate) fn send(&self, request: Request) {
-        if self.requests.send(request).is_ok() {
-            let _ = rustix::io::write(&*self.wakeup, &1_u64.to_ne_bytes());
-        }
+        let mut shared = lock(&self.shared);
+        let Some(link) = shared.as_mut() else { return };
+        link.broken |= link.handle_request(request).is_err();
+        drop(shared);
+        let _ = rustix::io::write(&*self.wakeup, &1_u64.to_ne_bytes());
     }
 
     /// Asks and waits for the answer.
@@ -95,15 +97,30 @@ const LAUNCH_TIMEOUT: Duration = Duration::from_secs(10);
 /// And at least this long to answer a renewal or to leave when told.
 const MIN_ANSWER_TIMEOUT: Duration = Duration::from_millis(100);
 
+fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
+    shared.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 pub(crate) struct GuardThread {
     options: GuardOptions,
-    link: FrameSocket,
     watchdog: Child,
     handle: OwnedFd,
-    requests: Receiver<Request>,
+    /// Another descriptor of the link's socket, to wait on.
+    socket: OwnedFd,
     wakeup: Arc<OwnedFd>,
     /// Children that this process had before: none of the watchdog's business.
     other_children: BTreeSet<i32>,
+    /// None once it is over.
+    shared: Arc<Mutex<Option<GuardLink>>>,
+    _alive: watch::Sender<()>,
+}
+
+/// The socket to the watchdog, what was asked there, and what came of it.
+#[derive(Debug)]
+struct GuardLink {
+    margins: Margins,
+    socket: FrameSocket,
+    watchdog: u32,
     ready: Option<ReplySender<u32>>,
     locks: VecDeque<ReplySender<()>>,
     job: Option<GuardedJob>,
@@ -117,9 +134,11 @@ pub(crate) struct GuardThread {
     answer_by: Option<u64>,
     /// Asked to end, and by whom.
     closing: Option<ReplySender<()>>,
-    _alive: watch::Sender<()>,
+    /// Something could not be sent.
+    broken: bool,
 }
 
+#[derive(Debug)]
 struct GuardedJob {
     id: u64,
     program: String,
@@ -144,26 +163,30 @@ impl GuardThread {
     pub(crate) fn launch(
         options: GuardOptions,
     ) -> io::Result<(GuardHandle, oneshot::Receiver<Result<u32, GuardError>>)> {
-        let (sender, requests) = channel();
+        let shared = Arc::default();
         let wakeup = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
         let (here, alive) = watch::channel(());
-        let handle = GuardHandle { requests: sender, wakeup: Arc::clone(&wakeup), alive };
+        let handle = GuardHandle { shared: Arc::clone(&shared), wakeup: Arc::clone(&wakeup), alive };
         let (ready, answer) = oneshot::channel();
         std::thread::Builder::new().name("guard".into()).spawn(move || {
-            match Self::set_up(options, requests, wakeup, here) {
-                Ok(thread) => Self { ready: Some(ready), ..thread }.run(),
+            match Self::start_watchdog(options, wakeup, shared, here) {
+                Ok((thread, socket)) => {
+                    *lock(&thread.shared) =
+                        Some(GuardLink::new(&thread.options, socket, thread.watchdog.id(), ready));
+                    thread.run();
+                }
                 Err(error) => drop(ready.send(Err(GuardError::Launch(error)))),
             }
         })?;
         Ok((handle, answer))
     }
 
-    fn set_up(
+    fn start_watchdog(
         mut options: GuardOptions,
-        requests: Receiver<Request>,
         wakeup: Arc<OwnedFd>,
+        shared: Arc<Mutex<Option<GuardLink>>>,
         here: watch::Sender<()>,
-    ) -> io::Result<Self> {
+    ) -> io::Result<(Self, FrameSocket)> {
         set_child_subreaper(Some(getpid()))?;
         let other_children = tree::own_children();
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
@@ -179,17 +202,84 @@ impl GuardThread {
         let watchdog = command.spawn()?;
         drop(command);
         let handle = pidfd_open(Pid::from_child(&watchdog), PidfdFlags::empty())?;
-        let link = FrameSocket::new(ours, answer_timeout(&options));
+        let socket = FrameSocket::new(ours, answer_timeout(options.stop_grace));
         let hello = ToWatchdog::Hello { stop_grace: options.stop_grace, kill_slack: options.kill_slack };
-        link.send(&hello, Some(rustix::stdio::stdin()))?;
-        Ok(Self {
-            link,
+        socket.send(&hello, Some(rustix::stdio::stdin()))?;
+        let ours = socket.as_fd().try_clone_to_owned()?;
+        let thread =
+            Self { options, watchdog, handle, socket: ours, wakeup, other_children, shared, _alive: here };
+        Ok((thread, socket))
+    }
+
+    fn run(self) {
+        let asked = loop {
+            match self.poll_once() {
+                Ok(false) => {}
+                Ok(true) => break true,
+                Err(_) => break false,
+            }
+        };
+        self.shutdown(asked);
+    }
+
+    /// One round: whether the guard was asked to end, and nothing runs any more. An error means that the watchdog is lost.
+    fn poll_once(&self) -> io::Result<bool> {
+        self.sleep()?;
+        let _ = rustix::io::read(&*self.wakeup, &mut [0; 8]);
+        let mut shared = lock(&self.shared);
+        let Some(link) = shared.as_mut() else { return Ok(true) };
+        link.take_reports()?;
+        Ok(link.closing.is_some() && link.job.is_none())
+    }
+
+    fn sleep(&self) -> io::Result<()> {
+        let act_by = lock(&self.shared).as_ref().and_then(GuardLink::act_by);
+        let left = act_by.map(|at| Duration::from_nanos(at.saturating_sub(lease_now())));
+        let fds = [self.socket.as_fd(), self.wakeup.as_fd(), self.handle.as_fd()];
+        let mut fds = fds.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN));
+        match poll(&mut fds, left.map(timespec).as_ref()) {
+            Ok(_) | Err(Errno::INTR) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Sees the watchdog and everything below it dead, and then tells the caller that waits. A watchdog that is asked
+    /// to leave does it by itself.
+    fn shutdown(self, asked: bool) {
+        let Self { options, mut watchdog, handle, socket, other_children, shared, _alive, .. } = self;
+        drop(socket);
+        // A caller that waits for an answer hears that the watchdog is lost when nothing is left below it.
+        let Some(link) = lock(&shared).take() else { return };
+        let GuardLink { socket, job, closing, ready: _ready, locks: _locks, queued: _queued, .. } = link;
+        drop(socket);
+        if asked {
+            let mut fds = [PollFd::new(&handle, PollFlags::IN)];
+            let _ = poll(&mut fds, Some(&timespec(answer_timeout(options.stop_grace))));
+        }
+        let left = asked && matches!(watchdog.try_wait(), Ok(Some(status)) if status.success());
+        if !left {
+            // Not reaped yet, so the pid is still its own.
+            let _ = watchdog.kill();
+            let _ = watchdog.wait();
+            // One that left as it should has seen everything below it dead; other guards have theirs here too.
+            tree::kill_all(other_children);
+        }
+        if let Some(job) = job {
+            let _ = job.ended.send(Ended::LOST);
+        }
+        if let Some(reply) = closing {
+            let _ = reply.send(Ok(()));
+        }
+    }
+}
+
+impl GuardLink {
+    fn new(options: &GuardOptions, socket: FrameSocket, watchdog: u32, ready: ReplySender<u32>) -> Self {
+        Self {
+            margins: Margins { stop_grace: options.stop_grace, kill_slack: options.kill_slack },
+            socket,
             watchdog,
-            handle,
-            requests,
-            wakeup,
-            other_children,
-            ready: None,
+            ready: Some(ready),
             locks: VecDeque::new(),
             job: None,
             queued: None,
@@ -198,58 +288,25 @@ impl GuardThread {
             answered: 0,
             answer_by: Some(after(lease_now(), LAUNCH_TIMEOUT)),
             closing: None,
-            _alive: here,
-            options,
-        })
+            broken: false,
+        }
     }
 
-    fn run(mut self) {
-        let asked = loop {
-            match self.poll_once() {
-                Ok(()) if self.closing.is_some() && self.job.is_none() => break true,
-                Ok(()) => {}
-                Err(_) => break false,
-            }
-        };
-        self.shutdown(asked);
-    }
-
-    /// One round; an error means that the watchdog is lost.
-    fn poll_once(&mut self) -> io::Result<()> {
-        self.sleep()?;
-        let open = self.link.fill()?;
-        while let Some(report) = self.link.next()? {
+    /// Takes in what the watchdog has said. An error means that it is lost.
+    fn take_reports(&mut self) -> io::Result<()> {
+        let open = self.socket.fill()?;
+        while let Some(report) = self.socket.next()? {
             self.handle_report(report)?;
         }
-        if !open || self.overdue() {
-            return Err(io::ErrorKind::BrokenPipe.into());
-        }
-        let _ = rustix::io::read(&*self.wakeup, &mut [0; 8]);
-        while let Ok(request) = self.requests.try_recv() {
-            self.handle_request(request)?;
-        }
-        Ok(())
-    }
-
-    fn overdue(&self) -> bool {
-        self.act_by().is_some_and(|at| lease_now() >= at)
+        let overdue = self.act_by().is_some_and(|at| lease_now() >= at);
+        if !open || overdue || self.broken { Err(io::ErrorKind::BrokenPipe.into()) } else { Ok(()) }
     }
 
     /// When silence becomes a loss: an answer is late, or half the slack has passed and the child is not
     /// reaped.
     fn act_by(&self) -> Option<u64> {
-        let end = self.job.as_ref().map(|job| before(job.deadline, self.options.kill_slack / 2));
+        let end = self.job.as_ref().map(|job| before(job.deadline, self.margins.kill_slack / 2));
         [self.answer_by, end].into_iter().flatten().min()
-    }
-
-    fn sleep(&self) -> io::Result<()> {
-        let left = self.act_by().map(|at| Duration::from_nanos(at.saturating_sub(lease_now())));
-        let mut fds = [self.link.as_fd(), self.wakeup.as_fd(), self.handle.as_fd()];
-        let mut fds = fds.each_mut().map(|fd| PollFd::new(fd, PollFlags::IN));
-        match poll(&mut fds, left.map(timespec).as_ref()) {
-            Ok(_) | Err(Errno::INTR) => Ok(()),
-            Err(error) => Err(error.into()),
-        }
     }
 
     fn handle_report(&mut self, report: FromWatchdog) -> io::Result<()> {
@@ -257,7 +314,7 @@ impl GuardThread {
             FromWatchdog::Ready => {
                 self.answer_by = None;
                 if let Some(ready) = self.ready.take() {
-                    let _ = ready.send(Ok(self.watchdog.id()));
+                    let _ = ready.send(Ok(self.watchdog));
                 }
             }
             FromWatchdog::LockSet => {
@@ -284,7 +341,7 @@ impl GuardThread {
                 let reply = self.job.as_mut().and_then(|job| job.started.take());
                 // The caller may have stopped waiting; then no caller owns the child.
                 if reply.is_some_and(|reply| reply.send(Ok((job, pid))).is_err()) {
-                    return self.link.send(&ToWatchdog::Kill { job }, None);
+                    return self.socket.send(&ToWatchdog::Kill { job }, None);
                 }
             }
             FromWatchdog::StartFailed { errno, message, .. } => self.start_failed(errno, message),
@@ -302,7 +359,7 @@ impl GuardThread {
 
     /// A watchdog that is asked something has to say something before long.
     fn expect_answer(&mut self) {
-        self.answer_by = self.answer_by.or(Some(after(lease_now(), answer_timeout(&self.options))));
+        self.answer_by = self.answer_by.or(Some(after(lease_now(), answer_timeout(self.margins.stop_grace))));
     }
 
     /// It answered: it is alive, and what else it was asked it will answer too.
@@ -326,11 +383,11 @@ impl GuardThread {
                 self.locks.push_back(reply);
                 self.expect_answer();
                 match lock {
-                    Some(lock) => self.link.send(&ToWatchdog::Lock, Some(lock.as_fd())),
-                    None => self.link.send(&ToWatchdog::Unlock, None),
+                    Some(lock) => self.socket.send(&ToWatchdog::Lock, Some(lock.as_fd())),
+                    None => self.socket.send(&ToWatchdog::Unlock, None),
                 }
             }
-            Request::Prepare => self.link.send(&ToWatchdog::Prepare, None),
+            Request::Prepare => self.socket.send(&ToWatchdog::Prepare, None),
             start @ Request::Start { .. } if self.job.as_ref().is_some_and(|job| job.ended.is_closed()) => {
                 self.queued = Some(start);
                 self.kill_abandoned()
@@ -340,13 +397,13 @@ impl GuardThread {
                 self.start(*command, GuardedJob { id, program, deadline, started: Some(reply), ended, stops })
             }
             Request::Renew { job, deadline } => self.renew(job, deadline),
-            Request::Signal { job, signal } => self.link.send(&ToWatchdog::Signal { job, signal }, None),
+            Request::Signal { job, signal } => self.socket.send(&ToWatchdog::Signal { job, signal }, None),
             Request::Continue { job } => {
                 let terminal_owner = terminal::owned().map(Pid::as_raw_pid);
-                self.link.send(&ToWatchdog::Continue { job, terminal_owner }, None)
+                self.socket.send(&ToWatchdog::Continue { job, terminal_owner }, None)
             }
-            Request::Stop { job, grace } => self.link.send(&ToWatchdog::Stop { job, grace }, None),
-            Request::Kill { job } => self.link.send(&ToWatchdog::Kill { job }, None),
+            Request::Stop { job, grace } => self.socket.send(&ToWatchdog::Stop { job, grace }, None),
+            Request::Kill { job } => self.socket.send(&ToWatchdog::Kill { job }, None),
             Request::Close(reply) => self.close(reply),
         }
     }
@@ -366,14 +423,14 @@ impl GuardThread {
         let start = Start { job: id, program, args, env, cwd, deadline, terminal_owner };
         self.pings += 1;
         self.expect_answer();
-        self.link.send(&ToWatchdog::Ping { ping: self.pings }, None)?;
-        self.link.send(&ToWatchdog::Start(Box::new(start)), None)
+        self.socket.send(&ToWatchdog::Ping { ping: self.pings }, None)?;
+        self.socket.send(&ToWatchdog::Start(Box::new(start)), None)
     }
 
     /// No caller owns the running child any more: it is killed, if that was not asked for already.
     fn kill_abandoned(&self) -> io::Result<()> {
         let Some(job) = &self.job else { return Ok(()) };
-        self.link.send(&ToWatchdog::Kill { job: job.id }, None)
+        self.socket.send(&ToWatchdog::Kill { job: job.id }, None)
     }
 
     /// Every renewal is also a question whether the watchdog is there. One that comes too late changes
@@ -381,13 +438,13 @@ impl GuardThread {
     fn renew(&mut self, id: u64, deadline: u64) -> io::Result<()> {
         let now = lease_now();
         let Some(job) = self.job.as_mut().filter(|job| job.id == id) else { return Ok(()) };
-        if now >= before(job.deadline, self.options.stop_grace) {
+        if now >= before(job.deadline, self.margins.stop_grace) {
             return Ok(());
         }
         job.deadline = deadline;
         self.pings += 1;
         self.expect_answer();
-        self.link.send(&ToWatchdog::Renew { job: id, deadline, ping: self.pings }, None)
+        self.socket.send(&ToWatchdog::Renew { job: id, deadline, ping: self.pings }, None)
     }
 
     /// The first caller is told when all is over; dropping the guard asks once more, without waiting.
@@ -398,34 +455,9 @@ impl GuardThread {
         }
         self.kill_abandoned()
     }
-
-    /// Sees the watchdog and everything below it dead, and then tells the caller that waits. A watchdog that is asked
-    /// to leave does it by itself.
-    fn shutdown(self, asked: bool) {
-        let Self { options, link, mut watchdog, handle, other_children, job, closing, .. } = self;
-        drop(link);
-        if asked {
-            let mut fds = [PollFd::new(&handle, PollFlags::IN)];
-            let _ = poll(&mut fds, Some(&timespec(answer_timeout(&options))));
-        }
-        let left = asked && matches!(watchdog.try_wait(), Ok(Some(status)) if status.success());
-        if !left {
-            // Not reaped yet, so the pid is still its own.
-            let _ = watchdog.kill();
-            let _ = watchdog.wait();
-            // One that left as it should has seen everything below it dead; other guards have theirs here too.
-            tree::kill_all(other_children);
-        }
-        if let Some(job) = job {
-            let _ = job.ended.send(Ended::LOST);
-        }
-        if let Some(reply) = closing {
-            let _ = reply.send(Ok(()));
-        }
-    }
 }
 
 /// How long a silent watchdog is believed to be merely slow: well before the time it would have to act.
-fn answer_timeout(options: &GuardOptions) -> Duration {
-    (options.stop_grace / 2).max(MIN_ANSWER_TIMEOUT)
+fn answer_timeout(stop_grace: Duration) -> Duration {
+    (stop_grace / 2).max(MIN_ANSWER_TIMEOUT)
 }

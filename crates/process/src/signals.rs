@@ -100,8 +100,18 @@ impl Signals {
 
 /// The signals that this process ignores, as a set of bits. What is ignored is inherited by children; what is caught is not.
 pub(crate) fn ignored() -> u64 {
+    own_mask("SigIgn:")
+}
+
+/// The signals for which this process has a handler.
+pub(crate) fn caught() -> impl Iterator<Item = i32> {
+    let mask = own_mask("SigCgt:");
+    (1..=64).filter(move |signal| is_in(mask, *signal))
+}
+
+fn own_mask(field: &str) -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let mask = status.lines().find_map(|line| line.strip_prefix(field));
     mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0)
 }
 

@@ -71,6 +71,8 @@ struct Watchdog {
     /// Those of earlier sessions, until the child that ran under them is gone.
     retired: Vec<OwnedFd>,
     job: Option<Job>,
+    /// A ping that is still to be answered.
+    unanswered: Option<u64>,
     /// What the next command will be. There is none while a command runs: no child must mean that nothing is left of it.
     gate: Option<Gate>,
     /// Readable when a child ended, was stopped or went on: no other descriptor tells of a stop.
@@ -99,6 +101,7 @@ fn set_up() -> io::Result<Watchdog> {
         lock: None,
         retired: Vec::new(),
         job: None,
+        unanswered: None,
         gate: None,
         children: hear_of_children()?,
         _signals: survive_signals()?,
@@ -153,7 +156,14 @@ impl Watchdog {
         while open && let Some(order) = self.link.next()? {
             self.handle_order(order)?;
         }
+        self.answer();
         Ok(open)
+    }
+
+    fn answer(&mut self) {
+        if let Some(ping) = self.unanswered.take() {
+            self.report(&FromWatchdog::Pong { ping });
+        }
     }
 
     fn handle_order(&mut self, order: ToWatchdog) -> io::Result<()> {
@@ -169,8 +179,13 @@ impl Watchdog {
             }
             ToWatchdog::Unlock => self.set_lock(None),
             ToWatchdog::Prepare => self.prepare(),
-            ToWatchdog::Ping { ping } => self.report(&FromWatchdog::Pong { ping }),
-            ToWatchdog::Start(start) => self.start(start),
+            // Not before the gate is open, if the start has come too.
+            ToWatchdog::Ping { ping } => self.unanswered = Some(ping),
+            ToWatchdog::Start(start) => {
+                if let Some(start) = self.open_gate(start) {
+                    self.start(&start);
+                }
+            }
             ToWatchdog::Renew { job, deadline, ping } => {
                 self.with_job(job, |job| job.renew(deadline));
                 self.report(&FromWatchdog::Pong { ping });
@@ -215,19 +230,18 @@ impl Watchdog {
         }
     }
 
-    /// What waits at the gate becomes the command; if nothing does, a process is started.
-    fn start(&mut self, start: Box<Start>) {
+    /// Starts a process that becomes the command.
+    fn start(&mut self, start: &Start) {
         let job = start.job;
-        if lease_now() >= before(start.deadline, self.margins.stop_grace) {
+        // It may take a while.
+        self.answer();
+        if self.is_too_late(start) {
             return self.report(&FromWatchdog::TooLate { job });
         }
         let started = if self.job.is_some() {
             Err(io::Error::other("a command is running already; wait until it is gone"))
         } else {
-            match self.open_gate(start) {
-                None => return,
-                Some(start) => Job::start(&start, &self.stdin, self.nice),
-            }
+            Job::start(start, &self.stdin, self.nice)
         };
         match started {
             Ok(running) => {
@@ -238,9 +252,16 @@ impl Watchdog {
         }
     }
 
+    fn is_too_late(&self, start: &Start) -> bool {
+        lease_now() >= before(start.deadline, self.margins.stop_grace)
+    }
+
     /// Lets what waits at the gate be the command, under a deadline that is armed first. What is to be started is given
     /// back if nothing waits there that could execute it.
     fn open_gate(&mut self, start: Box<Start>) -> Option<Box<Start>> {
+        if self.job.is_some() || self.is_too_late(&start) {
+            return Some(start);
+        }
         let Some(gate) = self.gate.take() else { return Some(start) };
         let job = self.job.insert(Job::behind(gate, start));
         let armed = set_timer(&self.timer, job.due(self.margins));
@@ -267,7 +288,7 @@ impl Watchdog {
         self.retired.clear();
         match job.end() {
             JobEnd::Report(report) => self.report(&report),
-            JobEnd::StartAgain(start) => self.start(start),
+            JobEnd::StartAgain(start) => self.start(&start),
         }
     }
 

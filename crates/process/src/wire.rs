@@ -31,7 +31,7 @@ pub(crate) enum ToWatchdog {
     Unlock,
     /// Start a process that waits for the next command, unless there is one or a command runs.
     Prepare,
-    /// Answer this. It goes ahead of a start, which may take a while.
+    /// Answer this. It goes ahead of a start, which may be long and take a while.
     Ping { ping: u64 },
     /// Start a command.
     Start(Box<Start>),
