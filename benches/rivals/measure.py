@@ -12,6 +12,7 @@ from subjects import TENURE
 
 now = time.monotonic_ns
 WATCHED = 12.0  # how long one that was frozen is watched after it goes on, in seconds
+LED_FOR = 12.0  # a leader that crashes has led for so long, in seconds: what the election before it began is over
 LED_WITHIN = 120.0  # how long a first candidate may take until it leads all roles, in seconds
 
 
@@ -47,7 +48,7 @@ def hand_over(group):
 
 def crash(group):
     """From `kill -9` of the leader, not of its command, to the next election."""
-    time.sleep(random.uniform(0.5, 0.5 + group.subject.lease / 3))  # anywhere between two renewals
+    time.sleep(LED_FOR + random.uniform(0, group.subject.lease / 3))  # anywhere between two renewals
     old = group.leader()
     tree, killed = old.tree(), now()
     old.process.kill()
