@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::net::UnixStream;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::guard_thread::{GuardHandle, GuardThread, Request};
@@ -138,7 +139,8 @@ impl Guard {
                 stops: stops_sender,
             })
             .await?;
-        Ok(Child { handle: self.handle.clone(), job, pid, ended: Waiting::Until(ended), stops })
+        let ended = Waiting::Until(ended, self.handle.ear());
+        Ok(Child { handle: self.handle.clone(), job, pid, ended, stops })
     }
 
     /// As [`Guard::adopt_lock`] and then [`Guard::start`], without a wait between: the watchdog takes in one after the other,
@@ -161,8 +163,7 @@ impl Guard {
 
     /// Returns when the watchdog, and everything it had started, is gone. Cancel-safe.
     pub async fn lost(&self) {
-        let mut alive = self.handle.alive.clone();
-        while alive.changed().await.is_ok() {}
+        self.handle.gone().await;
     }
 
     /// Kills what still runs and waits until the watchdog and everything below it is gone.
@@ -198,15 +199,20 @@ impl Ended {
 
 #[derive(Debug)]
 enum Waiting {
-    Until(oneshot::Receiver<Ended>),
+    /// With what is heard of the watchdog meanwhile.
+    Until(oneshot::Receiver<Ended>, Option<UnixStream>),
     Over(Ended),
 }
 
 impl Waiting {
-    async fn over(&mut self) -> Ended {
+    async fn over(&mut self, handle: &GuardHandle) -> Ended {
         let ended = match self {
             Self::Over(ended) => *ended,
-            Self::Until(receiver) => receiver.await.unwrap_or(Ended::LOST),
+            Self::Until(receiver, ear) => tokio::select! {
+                biased;
+                ended = receiver => ended.unwrap_or(Ended::LOST),
+                never = handle.take_reports(ear.as_ref()) => match never {},
+            },
         };
         *self = Self::Over(ended);
         ended
@@ -276,14 +282,14 @@ impl Child {
     /// Waits until the child and everything it started are gone and reaped. Cancel-safe, and may be asked
     /// again.
     pub async fn wait(&mut self) -> Ended {
-        self.ended.over().await
+        self.ended.over(&self.handle).await
     }
 
     /// As [`Child::wait`], but also returns whenever the child is stopped.
     pub async fn changed(&mut self) -> Change {
         tokio::select! {
             biased;
-            ended = self.ended.over() => Change::Ended(ended),
+            ended = self.ended.over(&self.handle) => Change::Ended(ended),
             Some(signal) = self.stops.recv() => Change::Stopped(signal),
         }
     }
@@ -291,7 +297,7 @@ impl Child {
 
 impl Drop for Child {
     fn drop(&mut self) {
-        if matches!(self.ended, Waiting::Until(_)) {
+        if matches!(self.ended, Waiting::Until(..)) {
             self.handle.send(Request::Kill { job: self.job });
         }
     }

@@ -1,11 +1,14 @@
 //! The elector's end of the watchdog, and the thread that does the watchdog's work if it is lost.
 //!
-//! A caller sends what it asks for itself: an election does not wait until another thread wakes up. The thread hears what
-//! the watchdog reports, and sees whether it lives: a thread and not a task, so that a busy runtime does not delay it. A
+//! A caller sends what it asks for itself, and a caller that waits for its child hears what the watchdog reports: an election
+//! does not wait until another thread wakes up. The thread hears it too, and sees whether the watchdog lives: a thread and not
+//! a task, so that a busy runtime does not delay it. A
 //! watchdog that dies, does not answer a renewal, or has not reported the child's end when the deadline is all but there, is
 //! lost: it is killed, and the whole tree, which this process inherits as a subreaper, with it.
 
 use std::collections::{BTreeSet, VecDeque};
+use std::convert::Infallible;
+use std::future::pending;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::process::CommandExt;
@@ -17,6 +20,8 @@ use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use rustix::process::{Pid, PidfdFlags, getpid, pidfd_open, set_child_subreaper};
+use tokio::io::Interest;
+use tokio::net::UnixStream;
 use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::clock::{after, before, lease_now};
@@ -68,7 +73,7 @@ pub(crate) struct GuardHandle {
     shared: Arc<Mutex<Option<GuardLink>>>,
     wakeup: Arc<OwnedFd>,
     /// Closed when the watchdog and everything below it is gone.
-    pub(crate) alive: watch::Receiver<()>,
+    alive: watch::Receiver<()>,
 }
 
 impl GuardHandle {
@@ -76,19 +81,61 @@ impl GuardHandle {
     pub(crate) fn send(&self, request: Request) {
         let mut shared = lock(&self.shared);
         let Some(link) = shared.as_mut() else { return };
-        link.broken |= link.handle_request(request).is_err();
+        // After half a message nothing that follows can be understood. The answer comes with the end.
+        link.broken = link.broken || link.handle_request(request).is_err();
         drop(shared);
+        self.wake();
+    }
+
+    /// A descriptor of the watchdog's socket for a caller that wants to hear what comes there before the guard thread wakes up;
+    /// none if the watchdog is gone, or descriptors are.
+    pub(crate) fn ear(&self) -> Option<UnixStream> {
+        let socket = lock(&self.shared).as_ref()?.socket.as_fd().try_clone_to_owned().ok()?;
+        UnixStream::from_std(socket.into()).ok()
+    }
+
+    /// Takes in what the watchdog says, as the guard thread does; whichever is first. Cancel-safe.
+    pub(crate) async fn take_reports(&self, ear: Option<&UnixStream>) -> Infallible {
+        while let Some(ear) = ear
+            && ear.readable().await.is_ok()
+        {
+            // There is more to read only when the socket says so again.
+            let _ =
+                ear.try_io(Interest::READABLE, || io::Result::<()>::Err(io::ErrorKind::WouldBlock.into()));
+            let mut shared = lock(&self.shared);
+            let Some(link) = shared.as_mut() else { break };
+            if link.take_reports().is_err() {
+                // The watchdog is lost: what to do about that is the thread's.
+                link.broken = true;
+                self.wake();
+                break;
+            }
+        }
+        pending().await
+    }
+
+    fn wake(&self) {
         let _ = rustix::io::write(&*self.wakeup, &1_u64.to_ne_bytes());
     }
 
-    /// Asks and waits for the answer.
+    /// Asks and waits for the answer. That the watchdog is lost it says when nothing is left below it.
     pub(crate) async fn request<T>(
         &self,
         request: impl FnOnce(ReplySender<T>) -> Request,
     ) -> Result<T, GuardError> {
         let (reply, answer) = oneshot::channel();
         self.send(request(reply));
-        answer.await.unwrap_or(Err(GuardError::Lost))
+        if let Ok(answer) = answer.await {
+            return answer;
+        }
+        self.gone().await;
+        Err(GuardError::Lost)
+    }
+
+    /// Returns when the watchdog, and everything it had started, is gone. Cancel-safe.
+    pub(crate) async fn gone(&self) {
+        let mut alive = self.alive.clone();
+        while alive.changed().await.is_ok() {}
     }
 }
 
@@ -324,7 +371,7 @@ impl GuardLink {
                 self.expect_more();
             }
             FromWatchdog::Pong { ping } => {
-                self.answered = ping;
+                self.answered = self.answered.max(ping);
                 self.expect_more();
             }
             FromWatchdog::Stopped { signal, .. } => {

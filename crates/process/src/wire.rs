@@ -48,7 +48,7 @@ pub(crate) enum ToWatchdog {
 }
 
 /// A command to start.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Start {
     pub(crate) job: u64,
     pub(crate) program: OsString,

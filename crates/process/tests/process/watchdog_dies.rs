@@ -27,6 +27,26 @@ fn after_a_lost_watchdog_another_one_serves() {
     assert_eq!(fixture.ask(&Ask::Wait), ended(Exit::Code(5), false, false));
 }
 
+/// Who hears it launches another watchdog, and starts the command again.
+#[test]
+fn that_the_watchdog_is_lost_is_said_when_nothing_is_left() {
+    let mut fixture = Fixture::new(1_000, 200);
+    let (pid, _) = fixture
+        .start("for i in $(seq 300); do sleep 1000 & done; echo all > \"$DIR/started\"; wait", 600_000);
+    fixture.written("started");
+    let children = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap();
+    let children: Vec<i32> = children.split_whitespace().map(|pid| pid.parse().unwrap()).collect();
+    assert_eq!(children.len(), 300);
+    signal(fixture.watchdog, Signal::KILL);
+    fixture.ask(&Ask::DropChild);
+    for _ in 0..5 {
+        assert_eq!(fixture.ask(&fixture.script("echo ran > \"$DIR/ran\"", 600_000)), Answer::Lost);
+        let left = children.iter().filter(|pid| !gone(**pid)).count();
+        assert_eq!(left, 0, "processes of the command before are left");
+    }
+    assert!(!fixture.dir.path().join("ran").exists());
+}
+
 #[test]
 fn a_watchdog_that_does_not_answer_a_renewal_is_lost() {
     let mut fixture = Fixture::new(1_000, 200);
