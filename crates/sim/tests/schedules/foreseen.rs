@@ -1,6 +1,7 @@
 //! A claim on a hint: it replaces the resignation that the standby foresees, and nothing else.
 
 use tenure_core::record::EndReason;
+use tenure_core::timing::TimingSettings;
 use tenure_core::*;
 
 use super::script::{A, B, MessageFate, MessageKind, Script, role};
@@ -54,6 +55,32 @@ fn a_resignation_during_a_refusal_is_heard() {
     s.feed(A, resignation(&s, EndReason::Resigned));
     s.release();
     assert_eq!(s.leaders(), [B], "at once");
+}
+
+/// A claim on a hint in an outage: B is not told that A leads no more, for A leads.
+#[test]
+fn a_claim_on_a_hint_that_is_lost_is_no_news() {
+    for fate in [MessageFate::Lose, MessageFate::Refuse] {
+        let mut s = Script::led_by_a(None);
+        let events = s.events.len();
+        s.provoke(B, hint(&s), MessageKind::Claim, fate);
+        s.wait(3.0);
+        let of_b =
+            s.events[events..].iter().filter(|(_, n, event)| *n == B && !matches!(event, Event::Polled));
+        assert_eq!((s.leaders(), of_b.count()), (vec![A], 0), "{fate:?}: {:?}", &s.events[events..]);
+    }
+}
+
+/// The store cannot carry the claim out at that moment: the hint is followed by a read soon, and not by the next beat.
+#[test]
+fn a_hint_is_not_forgotten_with_the_claim_that_failed() {
+    let mut s = Script::led_by_a(None);
+    s.hints = false;
+    s.feed(A, resignation(&s, EndReason::Resigned));
+    s.provoke(B, hint(&s), MessageKind::Claim, MessageFate::Refuse);
+    let beat = Timing::new(&TimingSettings::default()).unwrap().beat;
+    s.wait(beat.as_secs_f64() / 5.0 + 0.01);
+    assert_eq!(s.leaders(), [B]);
 }
 
 /// The claim arrives after its sender has given it up, on top of the resignation that it foresaw: it grants nothing, and B, which finds

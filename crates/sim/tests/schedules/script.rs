@@ -34,6 +34,8 @@ pub(crate) enum MessageFate {
     HoldAnswer,
     /// It is lost.
     Lose,
+    /// It is refused by a store that cannot carry it out.
+    Refuse,
 }
 
 struct Held {
@@ -246,6 +248,9 @@ impl Script {
                     _ if self.cut.contains(&node) => {}
                     _ if kind == MessageKind::Read && self.deaf.contains(&node) => {}
                     Some(MessageFate::Lose) => {}
+                    Some(MessageFate::Refuse) => {
+                        inputs.push((node, Input::Replied { op, reply: Reply::Failed(Fate::NotApplied) }));
+                    }
                     Some(MessageFate::HoldRequest) => self.held.push(Held { node, op, what: Ok(output) }),
                     Some(MessageFate::HoldAnswer) => {
                         let reply = self.serve(node, output, inputs);

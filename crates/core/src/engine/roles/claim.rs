@@ -305,6 +305,12 @@ impl Engine {
                 self.apply_view(name, view, ctx);
                 ctx.event(Event::ElectionFailed { role: name.clone(), cause: ElectionFailure::Outrun });
             }
+            // Nothing was learned: as far as we know its leader leads. The hint is followed by a read.
+            Outcome::Failed(fate) if on_hint => {
+                role.not_before = role.not_before.max(retry);
+                role.maybe_stray |= fate == crate::Fate::Unknown;
+                self.reread_if_relevant(self.named(Kind::Role, name));
+            }
             Outcome::Failed(fate) => {
                 role.not_before = role.not_before.max(retry);
                 if fate == crate::Fate::Unknown {

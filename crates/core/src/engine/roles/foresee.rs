@@ -41,6 +41,13 @@ impl Engine {
 
     /// What the register holds if its leader has resigned, and under which version: if that is the case we come first.
     fn foresee(&self, name: &Name, role: &TrackedRole) -> Option<(Version, RoleRecord)> {
+        let may_send = self.rules.resignations_are_foreseen()
+            && self.poll.may_follow_hint(self.now.time)
+            && self.ops.awaited_about_roles() < BATCHES_AWAITED;
+        // First: to know who comes first takes a look at every node.
+        if !may_send {
+            return None;
+        }
         let RoleView::Seen { version, record } = &role.view else { return None };
         let (holder, candidacy) = (record.holder.as_ref()?, role.candidacy.as_ref()?);
         let vacated = RoleRecord {
@@ -58,10 +65,7 @@ impl Engine {
             && self.could_claim(name, role)
             && role.not_before.max(self.may_claim_from(role)) <= self.now.time
             && self.delay_after(name, candidacy, Some(&vacated)).is_zero();
-        let may_send = self.rules.resignations_are_foreseen()
-            && self.poll.may_follow_hint(self.now.time)
-            && self.ops.awaited_about_roles() < BATCHES_AWAITED;
         let expect = self.rules.claimed_on_hint(*version)?;
-        (comes_first && may_send).then_some((expect, vacated))
+        comes_first.then_some((expect, vacated))
     }
 }
