@@ -6,12 +6,12 @@
 //! child. *C* is the user's command, a child of W.
 //!
 //! ```text
-//!   Guard, Child ── requests ──> guard thread (of P) ── socket ──> watchdog (W) ── fork, exec ──> command (C)
-//!   (async, in P) <─ answers ──        │  <── reports ──                 │ timer, subreaper, lock
-//!                                      └ kills W and the tree itself if W dies or freezes
+//!   Guard, Child ──────── requests ────────┬─ socket ──> watchdog (W) ── fork, exec ──> command (C)
+//!   (async, in P) <─ answers ─ guard thread ┘ <── reports ──    │ timer, subreaper, lock
+//!                              └ kills W and the tree itself if W dies or freezes
 //! ```
 //!
-//! On standby, W keeps one process more, which waits at a gate and becomes the next C when W opens it.
+//! On standby, W keeps one process more: a copy of itself that waits at a gate and becomes the next C when W opens it.
 //!
 //! Each of P and W covers the other: W has its own timer and sees P's end of the socket close; P sees W die
 //! or fall silent. Which failure is covered by whom is a table in `docs/adr/0005-watchdog.md`.

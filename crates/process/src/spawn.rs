@@ -103,7 +103,7 @@ pub(crate) fn pass_terminal(terminal: &OwnedFd, group: Pid, owner: Pid) -> io::R
     Ok(())
 }
 
-/// What std and rustix offer no safe way to do. The watchdog has one thread, and no other process forks here.
+/// What std and rustix offer no safe way to do.
 mod island {
     use std::io;
     use std::os::fd::{AsRawFd, OwnedFd};
@@ -115,6 +115,9 @@ mod island {
     /// The copy's pid; none in the copy.
     #[allow(unsafe_code)]
     pub(super) fn fork() -> io::Result<Option<Pid>> {
+        if std::fs::read_dir("/proc/self/task")?.count() != 1 {
+            return Err(io::ErrorKind::Unsupported.into());
+        }
         // SAFETY: with one thread the copy is consistent, and no lock is held by another one.
         match unsafe { libc::fork() } {
             -1 => Err(io::Error::last_os_error()),

@@ -17,7 +17,8 @@ use crate::{
     Store, StoreError, Takeover, Write,
 };
 
-/// A server as its store asks it. Futures run on the handle's thread to their end, also if the caller stops waiting.
+/// A server as its store asks it. Futures run on the handle's thread to their end, also if the caller stops waiting. They
+/// must not block: the node beats on the same thread.
 ///
 /// `Display` is the URL without a secret.
 pub trait Server: fmt::Display + Send + Sync + Sized + 'static {

@@ -1,8 +1,8 @@
-//! The driver: a thin loop around the engine, on a thread of its own.
+//! The driver: a thin loop around the engine, on the thread of its store's connections.
 //!
 //! *Store changes → hint → driver → `step` → read → `step` → compare-and-set → `step` → event → publisher → your code.*
-//! The loop has its own thread and its own single-threaded runtime, so that neither blocking work nor a busy
-//! application can delay a beat; callbacks never run inside it. If the engine ever panics, everything that was led is
+//! That thread has a runtime of its own, so that neither blocking work nor a busy application can delay a beat, and an
+//! answer is processed where it arrives; a store without such a thread gets one for the loop. Callbacks never run inside it. If the engine ever panics, everything that was led is
 //! lost first, and the loop is started anew afterwards.
 
 mod guard_keeper;
