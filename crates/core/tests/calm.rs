@@ -257,6 +257,29 @@ fn a_hand_over_is_one_operation_of_the_successor() {
     assert_eq!((world.by_node[1 - leader], world.shared), (1, 1));
 }
 
+/// When a role changes hands one standby has to be quick: the one that claims it next.
+#[test]
+fn only_who_comes_next_follows_hints_about_a_role_at_once() {
+    let mut world = World::new(3);
+    world.campaign_all("scheduler");
+    world.run_for(5 * SECOND);
+    let role = world.registers.keys().find(|key| key.kind() == Kind::Role).unwrap().clone();
+    let in_a_hurry = |world: &World| -> Vec<usize> {
+        (0..3).filter(|node| !world.engines[*node].as_ref().unwrap().may_wait(&role)).collect()
+    };
+    let (leader, token) = world.leaders("scheduler")[0];
+    let next = in_a_hurry(&world);
+    assert!(next.len() == 1 && next[0] != leader, "{next:?} with {leader} as the leader");
+    let reason = EndReason::Resigned;
+    world.feed(leader, Input::Resign { role: name("scheduler"), token: Token::new(token), reason });
+    assert_eq!(world.leaders("scheduler"), [(next[0], token + 1)]);
+    // Nothing is to be missed of a role of which nothing is known.
+    let other = Key::Named(role.epoch(), Kind::Role, name("other"));
+    world.reads_hang = true;
+    world.campaign(leader, "other");
+    assert!(!world.engines[leader].as_ref().unwrap().may_wait(&other));
+}
+
 #[test]
 fn a_paused_role_has_no_leader_until_it_is_resumed() {
     let mut world = World::new(2);

@@ -5,10 +5,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::net::UnixStream;
 use tokio::sync::{mpsc, oneshot};
 
-use crate::guard_thread::{GuardHandle, GuardThread, Request};
+use crate::guard_thread::{Ear, GuardHandle, GuardThread, Request};
 use crate::spawn::Command;
 use crate::wire::Exit;
 
@@ -200,7 +199,7 @@ impl Ended {
 #[derive(Debug)]
 enum Waiting {
     /// With what is heard of the watchdog meanwhile.
-    Until(oneshot::Receiver<Ended>, Option<UnixStream>),
+    Until(oneshot::Receiver<Ended>, Option<Ear>),
     Over(Ended),
 }
 

@@ -1,8 +1,8 @@
 //! The elector's end of the watchdog, and the thread that does the watchdog's work if it is lost.
 //!
 //! A caller sends what it asks for itself, and a caller that waits for its child hears what the watchdog reports: an election
-//! does not wait until another thread wakes up. The thread hears it too, and sees whether the watchdog lives: a thread and not
-//! a task, so that a busy runtime does not delay it. A
+//! does not wait until another thread wakes up. Otherwise the thread hears it, and it sees whether the watchdog lives: a thread
+//! and not a task, so that a busy runtime does not delay it. A
 //! watchdog that dies, does not answer a renewal, or has not reported the child's end when the deadline is all but there, is
 //! lost: it is killed, and the whole tree, which this process inherits as a subreaper, with it.
 
@@ -87,27 +87,34 @@ impl GuardHandle {
         self.wake();
     }
 
-    /// A descriptor of the watchdog's socket for a caller that wants to hear what comes there before the guard thread wakes up;
-    /// none if the watchdog is gone, or descriptors are.
-    pub(crate) fn ear(&self) -> Option<UnixStream> {
-        let socket = lock(&self.shared).as_ref()?.socket.as_fd().try_clone_to_owned().ok()?;
-        UnixStream::from_std(socket.into()).ok()
+    /// For a caller that hears what the watchdog says itself; none if the watchdog is gone, or descriptors are.
+    pub(crate) fn ear(&self) -> Option<Ear> {
+        let mut shared = lock(&self.shared);
+        let link = shared.as_mut()?;
+        let socket = UnixStream::from_std(link.socket.as_fd().try_clone_to_owned().ok()?.into()).ok()?;
+        link.ears += 1;
+        Some(Ear { socket, shared: Arc::clone(&self.shared) })
     }
 
-    /// Takes in what the watchdog says, as the guard thread does; whichever is first. Cancel-safe.
-    pub(crate) async fn take_reports(&self, ear: Option<&UnixStream>) -> Infallible {
-        while let Some(ear) = ear
-            && ear.readable().await.is_ok()
+    /// Takes in what the watchdog says, as the guard thread does. Cancel-safe.
+    pub(crate) async fn take_reports(&self, ear: Option<&Ear>) -> Infallible {
+        while let Some(Ear { socket, .. }) = ear
+            && socket.readable().await.is_ok()
         {
             // There is more to read only when the socket says so again.
             let _ =
-                ear.try_io(Interest::READABLE, || io::Result::<()>::Err(io::ErrorKind::WouldBlock.into()));
+                socket.try_io(Interest::READABLE, || io::Result::<()>::Err(io::ErrorKind::WouldBlock.into()));
             let mut shared = lock(&self.shared);
             let Some(link) = shared.as_mut() else { break };
             if link.take_reports().is_err() {
                 // The watchdog is lost: what to do about that is the thread's.
                 link.broken = true;
+            }
+            // The thread may have slept through what was read here.
+            if link.broken || link.closing.is_some() {
                 self.wake();
+            }
+            if link.broken {
                 break;
             }
         }
@@ -139,6 +146,22 @@ impl GuardHandle {
     }
 }
 
+/// The watchdog's socket as a caller hears it.
+#[derive(Debug)]
+pub(crate) struct Ear {
+    socket: UnixStream,
+    shared: Arc<Mutex<Option<GuardLink>>>,
+}
+
+impl Drop for Ear {
+    /// The thread is not woken: whoever expects anything after this asks for it, which wakes it.
+    fn drop(&mut self) {
+        if let Some(link) = lock(&self.shared).as_mut() {
+            link.ears -= 1;
+        }
+    }
+}
+
 /// A watchdog has this long to come up.
 const LAUNCH_TIMEOUT: Duration = Duration::from_secs(10);
 /// And at least this long to answer a renewal or to leave when told.
@@ -164,7 +187,7 @@ pub(crate) struct GuardThread {
 
 /// The socket to the watchdog, what was asked there, and what came of it.
 #[derive(Debug)]
-struct GuardLink {
+pub(crate) struct GuardLink {
     margins: Margins,
     socket: FrameSocket,
     watchdog: u32,
@@ -183,6 +206,8 @@ struct GuardLink {
     closing: Option<ReplySender<()>>,
     /// Something could not be sent.
     broken: bool,
+    /// So many callers hear what the watchdog says themselves.
+    ears: usize,
 }
 
 #[derive(Debug)]
@@ -280,11 +305,15 @@ impl GuardThread {
     }
 
     fn sleep(&self) -> io::Result<()> {
-        let act_by = lock(&self.shared).as_ref().and_then(GuardLink::act_by);
+        let (act_by, heard) = match lock(&self.shared).as_ref() {
+            Some(link) => (link.act_by(), link.is_heard()),
+            None => (None, false),
+        };
         let left = act_by.map(|at| Duration::from_nanos(at.saturating_sub(lease_now())));
-        let fds = [self.socket.as_fd(), self.wakeup.as_fd(), self.handle.as_fd()];
+        let fds = [self.wakeup.as_fd(), self.handle.as_fd(), self.socket.as_fd()];
         let mut fds = fds.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN));
-        match poll(&mut fds, left.map(timespec).as_ref()) {
+        let awaited = if heard { &mut fds[..2] } else { &mut fds[..] };
+        match poll(awaited, left.map(timespec).as_ref()) {
             Ok(_) | Err(Errno::INTR) => Ok(()),
             Err(error) => Err(error.into()),
         }
@@ -336,6 +365,7 @@ impl GuardLink {
             answer_by: Some(after(lease_now(), LAUNCH_TIMEOUT)),
             closing: None,
             broken: false,
+            ears: 0,
         }
     }
 
@@ -354,6 +384,12 @@ impl GuardLink {
     fn act_by(&self) -> Option<u64> {
         let end = self.job.as_ref().map(|job| before(job.deadline, self.margins.kill_slack / 2));
         [self.answer_by, end].into_iter().flatten().min()
+    }
+
+    /// Whether all that may come is for a caller who hears it: then the guard thread leaves it to them. It would wake up for it too,
+    /// and take the caller's processor.
+    fn is_heard(&self) -> bool {
+        self.ears > 0 && self.answer_by.is_none() && self.closing.is_none() && !self.broken
     }
 
     fn handle_report(&mut self, report: FromWatchdog) -> io::Result<()> {
@@ -470,8 +506,8 @@ impl GuardLink {
         let start = Start { job: id, program, args, env, cwd, deadline, terminal_owner };
         self.pings += 1;
         self.expect_answer();
-        self.socket.send(&ToWatchdog::Ping { ping: self.pings }, None)?;
-        self.socket.send(&ToWatchdog::Start(Box::new(start)), None)
+        let (ping, start) = (ToWatchdog::Ping { ping: self.pings }, ToWatchdog::Start(Box::new(start)));
+        self.socket.send_both(&ping, &start)
     }
 
     /// No caller owns the running child any more: it is killed, if that was not asked for already.

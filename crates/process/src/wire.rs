@@ -126,13 +126,20 @@ impl FrameSocket {
 
     /// Sends one message, with `fd` if there is one.
     pub(crate) fn send(&self, message: &impl Serialize, fd: Option<BorrowedFd<'_>>) -> io::Result<()> {
-        let body = serde_json::to_vec(message)?;
-        let length = u32::try_from(body.len()).map_err(|_| io::Error::other("the message is too long"))?;
-        let mut frame = length.to_be_bytes().to_vec();
-        frame.extend_from_slice(&body);
+        self.send_bytes(&frame(message)?, fd)
+    }
+
+    /// Sends two messages at once: the other side wakes up once.
+    pub(crate) fn send_both(&self, first: &impl Serialize, second: &impl Serialize) -> io::Result<()> {
+        let mut frames = frame(first)?;
+        frames.append(&mut frame(second)?);
+        self.send_bytes(&frames, None)
+    }
+
+    fn send_bytes(&self, bytes: &[u8], fd: Option<BorrowedFd<'_>>) -> io::Result<()> {
         let mut sent = 0;
-        while sent < frame.len() {
-            match self.send_some(&frame[sent..], fd.filter(|_| sent == 0)) {
+        while sent < bytes.len() {
+            match self.send_some(&bytes[sent..], fd.filter(|_| sent == 0)) {
                 Ok(count) => sent += count,
                 Err(Errno::AGAIN) => self.wait_writable()?,
                 Err(Errno::INTR) => {}
@@ -213,6 +220,15 @@ impl AsFd for FrameSocket {
     }
 }
 
+/// A message as it is sent: its length, and then itself.
+fn frame(message: &impl Serialize) -> io::Result<Vec<u8>> {
+    let body = serde_json::to_vec(message)?;
+    let length = u32::try_from(body.len()).map_err(|_| io::Error::other("the message is too long"))?;
+    let mut frame = length.to_be_bytes().to_vec();
+    frame.extend_from_slice(&body);
+    Ok(frame)
+}
+
 /// A span for `poll` and timers.
 pub(crate) fn timespec(span: Duration) -> Timespec {
     Timespec::try_from(span).unwrap_or(Timespec { tv_sec: i64::MAX, tv_nsec: 0 })
@@ -234,9 +250,10 @@ mod tests {
     fn a_descriptor_arrives_with_its_message_and_closes_on_exec() {
         let (here, mut there) = pair();
         let file = tempfile::tempfile().unwrap();
-        here.send(&ToWatchdog::Unlock, None).unwrap();
+        here.send_both(&ToWatchdog::Prepare, &ToWatchdog::Unlock).unwrap();
         here.send(&ToWatchdog::Lock, Some(file.as_fd())).unwrap();
         assert!(there.fill().unwrap());
+        assert!(matches!(there.next::<ToWatchdog>().unwrap(), Some(ToWatchdog::Prepare)));
         assert!(matches!(there.next::<ToWatchdog>().unwrap(), Some(ToWatchdog::Unlock)));
         assert!(matches!(there.next::<ToWatchdog>().unwrap(), Some(ToWatchdog::Lock)));
         let fd = there.take_fd().unwrap();

@@ -39,6 +39,11 @@ impl Controls {
         self.get(role).and_then(|control| control.request.as_ref())
     }
 
+    /// Whether the role is asked for, for that node.
+    pub(super) fn names_successor(&self, role: &Name, node: &Name) -> bool {
+        self.request(role).is_some_and(|request| request.to.as_ref() == Some(node))
+    }
+
     pub(super) fn is_drained(&self) -> bool {
         self.drained
     }

@@ -268,6 +268,14 @@ impl Engine {
         self.is_relevant(key)
     }
 
+    /// Whether a hint about that register, which a role has, may be followed somewhat later. Who does not come first if that role has
+    /// been given up leaves store and machine to who does, and learns of the next leader with the same read.
+    #[must_use]
+    pub fn may_wait(&self, key: &Key) -> bool {
+        let Key::Named(_, Kind::Role, name) = key else { return false };
+        self.roles.get(name).is_some_and(|role| !self.would_come_first(name, role))
+    }
+
     /// What this engine takes its store to promise.
     #[must_use]
     pub fn class(&self) -> Class {

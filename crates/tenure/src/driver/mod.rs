@@ -9,6 +9,7 @@ mod guard_keeper;
 mod history;
 mod store_contact;
 mod tenure_table;
+mod waiting_hints;
 
 use std::collections::BTreeMap;
 use std::panic::AssertUnwindSafe;
@@ -42,6 +43,7 @@ use history::HistoryRecorder;
 pub(crate) use store_contact::StoreContact;
 pub(crate) use tenure_table::RoleSlot;
 use tenure_table::TenureTable;
+use waiting_hints::WaitingHints;
 
 /// The store is asked once in so many leases what it can promise.
 const DESCRIBE_EVERY: u32 = 12;
@@ -247,6 +249,7 @@ struct Driver {
     /// Operations on their way.
     in_flight: FuturesUnordered<BoxFuture<'static, CompletedOperation>>,
     signals: BoxStream<'static, Signal>,
+    waiting_hints: WaitingHints,
     patience: Duration,
     table: TenureTable,
     history: HistoryRecorder,
@@ -284,6 +287,7 @@ impl Driver {
             entropy: KernelEntropy,
             in_flight: FuturesUnordered::new(),
             signals: config.store.watch(&config.namespace),
+            waiting_hints: WaitingHints::default(),
             // The engine gives up first; this only bounds how long a hung store is held on to.
             patience: 2 * config.timing.op_timeout,
             history: HistoryRecorder::start(config),
@@ -313,12 +317,14 @@ impl Driver {
             self.last_turn.store(self.clock.now().as_nanos(), Ordering::Release);
             self.publisher.flush_bursts();
             self.describe();
+            self.follow_waiting_hints();
             let abandon_at = self.abandon_at();
             if self.clock.now() >= abandon_at {
                 self.abandon();
                 break;
             }
-            let wake = self.table.next_wake().min(self.engine.next_wake()).min(abandon_at);
+            let wakes = [self.table.next_wake(), self.engine.next_wake(), self.waiting_hints.due()];
+            let wake = wakes.into_iter().fold(abandon_at, Time::min);
             self.wake_at = wake;
             let input = tokio::select! {
                 biased;
@@ -409,10 +415,21 @@ impl Driver {
         if concerns_others && self.clock.now() < self.wake_at {
             return;
         }
+        if let Signal::Changed(key) = &signal
+            && self.engine.may_wait(key)
+        {
+            return self.waiting_hints.add(key.clone(), self.clock.now());
+        }
         if matches!(signal, Signal::Forgot) {
             self.describe_at = self.clock.now();
         }
         self.feed(signal_to_input(signal));
+    }
+
+    fn follow_waiting_hints(&mut self) {
+        for key in self.waiting_hints.take_due(self.clock.now()) {
+            self.feed(signal_to_input(Signal::Changed(key)));
+        }
     }
 
     fn command(&mut self, command: Command) {

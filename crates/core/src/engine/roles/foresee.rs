@@ -50,12 +50,7 @@ impl Engine {
         }
         let RoleView::Seen { version, record } = &role.view else { return None };
         let (holder, candidacy) = (record.holder.as_ref()?, role.candidacy.as_ref()?);
-        let vacated = RoleRecord {
-            holder: None,
-            previous: Some(holder.node.clone()),
-            successor: None,
-            ..record.clone()
-        };
+        let vacated = vacated(record);
         let mine = Some(holder.session) == self.session.own_id();
         let comes_first = matches!(role.stage, Stage::Following)
             && !mine
@@ -68,4 +63,24 @@ impl Engine {
         let expect = self.rules.claimed_on_hint(*version)?;
         comes_first.then_some((expect, vacated))
     }
+
+    /// Whether this node would claim the role without delay if its leader has given it up; also if too little is known to say.
+    pub(in crate::engine) fn would_come_first(&self, name: &Name, role: &TrackedRole) -> bool {
+        let Some(candidacy) = &role.candidacy else { return false };
+        // The answer says more.
+        if matches!(role.stage, Stage::Claiming { .. }) {
+            return false;
+        }
+        let is_named = self.controls.names_successor(name, &self.node);
+        is_named
+            || role
+                .record()
+                .is_none_or(|record| self.delay_after(name, candidacy, Some(&vacated(record))).is_zero())
+    }
+}
+
+/// What the register holds when whoever leads has given the role up.
+fn vacated(record: &RoleRecord) -> RoleRecord {
+    let Some(holder) = &record.holder else { return record.clone() };
+    RoleRecord { holder: None, previous: Some(holder.node.clone()), successor: None, ..record.clone() }
 }
