@@ -24,7 +24,14 @@ impl Engine {
         self.poll.reread(self.session_key(session));
     }
 
-    /// The sessions that every poll reads.
+    /// The sessions that a poll reads which goes out early, for a hint, after a claim, or because of something that was read. Among
+    /// many nodes those that every regular poll reads are many, and while all roles are claimed there are many early polls:
+    /// together they would take all that store and nodes have.
+    pub(super) fn sessions_to_poll_early(&self) -> Vec<SessionId> {
+        if self.peers.are_few() { self.sessions_to_poll() } else { Vec::new() }
+    }
+
+    /// The sessions that every regular poll reads.
     pub(super) fn sessions_to_poll(&self) -> Vec<SessionId> {
         let own = self.session.own_id();
         let few = self.peers.are_few();

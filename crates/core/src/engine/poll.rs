@@ -2,7 +2,8 @@
 //! its answer may be long.
 //!
 //! On each beat: the `cluster` register, what operators ask, the sessions we depend on, and one of our roles in
-//! turn. A hint or a doubt adds what may have changed; every fifth poll lists all sessions, to find those that
+//! turn. A hint or a doubt adds what may have changed, and among many nodes a poll for a hint or after a claim reads no session that it
+//! was not told of; every fifth poll lists all sessions, to find those that
 //! no role depends on, and now and then a poll reads our own node register. What a poll costs does not grow with the
 //! number of roles, nor with the number of hints, which can be forged.
 
@@ -302,15 +303,23 @@ impl Engine {
             let roles: Vec<Key> = self.roles.names().map(|role| self.named(Kind::Role, role)).collect();
             self.poll.requested.extend(roles);
             self.poll.requested.insert(self.named(Kind::Node, &self.node));
-            return self.compose_with(epoch, regular, true);
+            return self.compose_with(epoch, regular, true, self.sessions_to_poll());
         }
-        self.compose_with(epoch, regular, false)
+        let needed = regular || self.poll.wanted;
+        let sessions = if needed { self.sessions_to_poll() } else { self.sessions_to_poll_early() };
+        self.compose_with(epoch, regular, false, sessions)
     }
 
-    fn compose_with(&mut self, epoch: crate::Epoch, regular: bool, nodes: bool) -> (Query, PollScope) {
+    fn compose_with(
+        &mut self,
+        epoch: crate::Epoch,
+        regular: bool,
+        nodes: bool,
+        sessions: Vec<SessionId>,
+    ) -> (Query, PollScope) {
         let mut keys: BTreeSet<Key> =
             BTreeSet::from([Key::Cluster, self.named(Kind::NodeControl, &self.node)]);
-        keys.extend(self.sessions_to_poll().into_iter().map(|id| self.session_key(id)));
+        keys.extend(sessions.into_iter().map(|id| self.session_key(id)));
         if regular {
             keys.extend(self.next_audits());
             keys.extend(self.own_node_audit());
