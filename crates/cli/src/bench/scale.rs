@@ -32,7 +32,7 @@ pub(super) struct Scale {
     pub(super) ttl: Duration,
 }
 
-/// So many nodes are started at once.
+/// Nodes are started in groups of so many, as whoever runs many should: the next one when one of them has its session.
 const AT_ONCE: usize = 16;
 /// How often it is looked whether all roles are led.
 const LOOK: Duration = Duration::from_millis(5);
@@ -212,6 +212,7 @@ impl<'a> Fleet<'a> {
             .name(format!("scale-{node}"))
             .ttl(self.scale.ttl)
             .start_without_waiting()?;
+        started.wait_for_store().await?;
         for role in &self.stands[node] {
             let candidate = started.candidate(&format!("scale-{role}")).await?;
             tokio::spawn(campaign(candidate, node, *role, self.board.clone()));
