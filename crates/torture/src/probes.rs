@@ -131,7 +131,7 @@ mod tests {
     fn a_register_that_goes_back_under_the_eyes_of_the_injector_has_lost_a_write() {
         let key = Key::Named(Epoch::new(7), Kind::Role, Name::new("command").unwrap());
         let mut seen = SeenVersions::default();
-        let version = |number: u128| Some(version_text(Version::new(number << 64)));
+        let version = |number: u128| Some(version_text(Version::new(number)));
         let mut notes = Vec::new();
         for (t, number) in [(10, 1), (20, 1), (30, 2), (40, 1), (50, 3)] {
             let what = seen.see(&key, version(number), (t - 9, t));

@@ -101,8 +101,20 @@ pub(crate) fn key_text(key: &Key) -> String {
     format!("{key} of {:x}", key.epoch().get())
 }
 
+/// Half of a version tells it from others. The last bit counts: a claim and the resignation that follows differ in nothing else.
 pub(crate) fn version_text(version: Version) -> String {
-    format!("{:016x}", version.get() >> 64)
+    format!("{:016x}", version.get() as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_claim_and_its_resignation_are_two_versions() {
+        let claim = Version::from_nonce(u128::MAX / 3);
+        assert_ne!(version_text(claim), version_text(claim.of_resignation().unwrap()));
+    }
 }
 
 impl fmt::Display for Recorder {

@@ -342,7 +342,8 @@ fn a_claim_without_an_answer(stage: &Stage) {
     let b = stage.on(calm(&link, "b", JOB));
     eventually("it stands by", || a.role("job")["candidates"] == json!(["b"]));
     proxy.hold_answer_to(b"\"token\":2");
-    assert_eq!(a.post("/v1/roles/job/step-down", &json!({})).status, 200);
+    // Not a step-down: who claims a role on a hint, and hears nothing, has learned nothing.
+    assert_eq!(a.post("/v1/roles/job/transfer", &json!({ "to": "b" })).status, 200);
     stage.until("election-failed", "role=job cause=store");
     proxy.heal();
     eventually("it leads in the end", || b.leads("job"));

@@ -5,8 +5,6 @@ pub mod links;
 pub mod processes;
 pub mod wire;
 
-use std::hash::{BuildHasher, Hasher, RandomState};
-use std::net::TcpListener;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -14,6 +12,7 @@ use links::Links;
 use tempfile::TempDir;
 use tenure::store::Outcome;
 use tenure::store::{Epoch, Key, Kind, Name, Peers, Query, Store, Value, Version, Write};
+use tenure_torture::servers::free_port;
 
 pub const SECRET: &str = "9f86d081884c7d659a2feaa0c55ad0159f86d081884c7d659a2feaa0c55ad015";
 /// What must come sooner or later comes within this, on the slowest machine.
@@ -62,8 +61,9 @@ impl Town {
     fn new(count: usize, extra: &'static str) -> Self {
         let dir = TempDir::new().unwrap();
         write_secret(&dir.path().join("secret"), SECRET);
+        let addresses = (0..count).map(|_| free_address()).collect();
         let members = Mutex::new(vec![None; count]);
-        Self { dir, addresses: addresses(count), members, extra, voting_only: None, links: None }
+        Self { dir, addresses, members, extra, voting_only: None, links: None }
     }
 
     fn begun(self) -> Self {
@@ -181,17 +181,6 @@ impl Town {
     }
 }
 
-/// Addresses below the ports that outgoing connections get: a member that is started again must find its own free.
-fn addresses(count: usize) -> Vec<String> {
-    let mut found: Vec<TcpListener> = Vec::new();
-    while found.len() < count {
-        let draw = RandomState::new().build_hasher().finish();
-        let port = 20_000 + u16::try_from(draw % 12_000).unwrap();
-        found.extend(TcpListener::bind(("127.0.0.1", port)).ok());
-    }
-    found.iter().map(|listener| listener.local_addr().unwrap().to_string()).collect()
-}
-
 /// Waits until a handle says this of itself.
 pub async fn complains(store: &Peers, part: &str) -> tenure::store::StoreError {
     let started = Instant::now();
@@ -204,9 +193,9 @@ pub async fn complains(store: &Peers, part: &str) -> tenure::store::StoreError {
     }
 }
 
-/// Another free address.
+/// Another address, which is kept for this test while no member listens there.
 pub fn free_address() -> String {
-    addresses(1).remove(0)
+    format!("127.0.0.1:{}", free_port())
 }
 
 /// Waits for what must come.
