@@ -345,6 +345,11 @@ impl AttackedServer for Failover {
         let (old, new) = (self.servers[primary].take(), self.servers[replica].as_ref());
         if let Some(new) = new {
             new.signal(Signal::STOP);
+            // Otherwise the kernel keeps for it what the primary sends, and gives it to a replica that goes on.
+            command(
+                SocketAddr::from(([127, 0, 0, 1], self.ports[primary])),
+                &["CLIENT", "KILL", "TYPE", "replica"],
+            )?;
             std::thread::sleep(lasts);
             drop(old);
             new.signal(Signal::CONT);
