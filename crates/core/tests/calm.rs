@@ -257,6 +257,27 @@ fn a_hand_over_is_one_operation_of_the_successor() {
     assert_eq!((world.by_node[1 - leader], world.shared), (1, 1));
 }
 
+/// While all roles are claimed there are many hints; each would otherwise cost as many rows as there are leaders.
+#[test]
+fn among_many_nodes_a_hint_is_followed_without_reading_every_leader() {
+    let mut world = World::new(20);
+    (0..20).for_each(|node| world.campaign(node, &format!("role-{node}")));
+    world.run_for(5 * SECOND);
+    (1..20).for_each(|node| world.campaign(0, &format!("role-{node}")));
+    world.run_for(5 * SECOND);
+    let roles = world.registers.keys().filter(|key| key.kind() == Kind::Role);
+    let roles: Vec<Key> = roles.cloned().collect();
+    assert_eq!(roles.len(), 20);
+    for role in roles {
+        world.rows = 0;
+        world.feed(0, Input::Hinted(Hint::Changed(role)));
+        assert!(world.rows <= 3, "{} rows", world.rows);
+    }
+    world.rows = 0;
+    world.run_for(2 * SECOND);
+    assert!(world.rows >= 19, "every beat reads them: {} rows", world.rows);
+}
+
 /// When a role changes hands one standby has to be quick: the one that claims it next.
 #[test]
 fn only_who_comes_next_follows_hints_about_a_role_at_once() {

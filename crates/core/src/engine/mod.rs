@@ -268,8 +268,8 @@ impl Engine {
         self.is_relevant(key)
     }
 
-    /// Whether a hint about that register, which a role has, may be followed somewhat later. Who does not come first if that role has
-    /// been given up leaves store and machine to who does, and learns of the next leader with the same read.
+    /// Whether a hint about that register may be followed somewhat later: it is that of a role, which this node would not be the
+    /// first to claim. It leaves store and machine to the one who is, and learns of the next leader with the same read.
     #[must_use]
     pub fn may_wait(&self, key: &Key) -> bool {
         let Key::Named(_, Kind::Role, name) = key else { return false };

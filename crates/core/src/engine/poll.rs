@@ -2,10 +2,10 @@
 //! its answer may be long.
 //!
 //! On each beat: the `cluster` register, what operators ask, the sessions we depend on, and one of our roles in
-//! turn. A hint or a doubt adds what may have changed, and among many nodes a poll for a hint or after a claim reads no session that it
-//! was not told of; every fifth poll lists all sessions, to find those that
+//! turn. A hint or a doubt adds what may have changed; every fifth poll lists all sessions, to find those that
 //! no role depends on, and now and then a poll reads our own node register. What a poll costs does not grow with the
-//! number of roles, nor with the number of hints, which can be forged.
+//! number of roles, nor with the number of hints, which can be forged. Among many nodes a poll between two beats, for
+//! a hint or a claim, reads only the sessions that it was told of.
 
 use std::collections::BTreeSet;
 

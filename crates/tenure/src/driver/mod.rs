@@ -2,8 +2,8 @@
 //!
 //! *Store changes → hint → driver → `step` → read → `step` → compare-and-set → `step` → event → publisher → your code.*
 //! That thread has a runtime of its own, so that neither blocking work nor a busy application can delay a beat, and an
-//! answer is processed where it arrives; a store without such a thread gets one for the loop. Callbacks never run inside it. If the engine ever panics, everything that was led is
-//! lost first, and the loop is started anew afterwards.
+//! answer is processed where it arrives; a store without such a thread gets one for the loop. Callbacks never run inside it.
+//! If the engine ever panics, everything that was led is lost first, and the loop is started anew afterwards.
 
 mod guard_keeper;
 mod history;
