@@ -301,6 +301,24 @@ fn only_who_comes_next_follows_hints_about_a_role_at_once() {
     assert!(!world.engines[leader].as_ref().unwrap().may_wait(&other));
 }
 
+/// A hint that was true costs nothing of what hints may cost.
+#[test]
+fn many_roles_given_up_one_after_the_other_are_all_handed_over_at_once() {
+    let mut world = World::new(2);
+    let roles: Vec<String> = (0..30).map(|nth| format!("role-{nth}")).collect();
+    roles.iter().for_each(|role| world.campaign(0, role));
+    world.run_for(5 * SECOND);
+    roles.iter().for_each(|role| world.campaign(1, role));
+    world.run_for(5 * SECOND);
+    for role in &roles {
+        let (leader, token) = world.leaders(role)[0];
+        assert_eq!(leader, 0);
+        let (token, reason) = (Token::new(token), EndReason::Resigned);
+        world.feed(0, Input::Resign { role: name(role), token, reason });
+        assert_eq!(world.leaders(role), [(1, token.get() + 1)], "{role}");
+    }
+}
+
 #[test]
 fn a_paused_role_has_no_leader_until_it_is_resumed() {
     let mut world = World::new(2);

@@ -389,7 +389,8 @@ impl GuardLink {
     /// Whether all that may come is for a caller who hears it: then the guard thread leaves it to them. It would wake up for it too,
     /// and take the caller's processor.
     fn is_heard(&self) -> bool {
-        self.ears > 0 && self.answer_by.is_none() && self.closing.is_none() && !self.broken
+        let starts = self.queued.is_some() || self.job.as_ref().is_some_and(|job| job.started.is_some());
+        self.ears > 0 && self.answer_by.is_none() && self.closing.is_none() && !starts && !self.broken
     }
 
     fn handle_report(&mut self, report: FromWatchdog) -> io::Result<()> {

@@ -39,9 +39,15 @@ impl Controls {
         self.get(role).and_then(|control| control.request.as_ref())
     }
 
-    /// Whether the role is asked for, for that node.
+    /// Whether somebody asks for a hand-over of the role, or pins it to a node.
+    pub(super) fn hand_over(&self, role: &Name) -> bool {
+        self.get(role).is_some_and(|control| control.request.is_some() || control.pin.is_some())
+    }
+
+    /// Whether the role is asked for, for that node, or pinned to it.
     pub(super) fn names_successor(&self, role: &Name, node: &Name) -> bool {
-        self.request(role).is_some_and(|request| request.to.as_ref() == Some(node))
+        let asked = self.request(role).is_some_and(|request| request.to.as_ref() == Some(node));
+        asked || self.get(role).and_then(|control| control.pin.as_ref()).is_some_and(|pin| pin.node == *node)
     }
 
     pub(super) fn is_drained(&self) -> bool {

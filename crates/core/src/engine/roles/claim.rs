@@ -296,7 +296,13 @@ impl Engine {
             return;
         };
         match outcome {
-            Outcome::Applied => self.claim_applied(name, (op, session), version, record, ctx),
+            Outcome::Applied => {
+                if on_hint {
+                    // The hint was true.
+                    self.poll.note_news();
+                }
+                self.claim_applied(name, (op, session), version, record, ctx);
+            }
             // As good as a read.
             Outcome::Conflict(found) if on_hint => self.follow_view(name, RoleView::of(found.as_ref()), ctx),
             Outcome::Conflict(found) => {

@@ -52,7 +52,9 @@ impl Engine {
         let (holder, candidacy) = (record.holder.as_ref()?, role.candidacy.as_ref()?);
         let vacated = vacated(record);
         let mine = Some(holder.session) == self.session.own_id();
+        // A role that operators hand to a node is resigned under another version.
         let comes_first = matches!(role.stage, Stage::Following)
+            && !self.controls.hand_over(name)
             && !mine
             && !self.peers.is_over(holder.session)
             && role.highest_token == record.token

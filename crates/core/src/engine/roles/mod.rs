@@ -134,6 +134,11 @@ impl Stage {
             _ => None,
         }
     }
+
+    /// Whether the role is another's, as far as was read: a claim on a hint changes nothing of that before its answer.
+    fn follows(&self) -> bool {
+        matches!(self, Self::Following | Self::Claiming { on_hint: true, .. })
+    }
 }
 
 /// What is known of a role, for those who ask.

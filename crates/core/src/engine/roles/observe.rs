@@ -204,9 +204,7 @@ impl Engine {
     pub(in crate::engine) fn holder_over(&mut self, session: SessionId, ctx: &mut StepContext<'_>) {
         for name in self.roles.held_by(session) {
             let Some(role) = self.roles.get(&name) else { continue };
-            if let Some((former, _)) =
-                role.reported_leader.clone().filter(|_| matches!(role.stage, Stage::Following))
-            {
+            if let Some((former, _)) = role.reported_leader.clone().filter(|_| role.stage.follows()) {
                 ctx.event(Event::LeaderDown { role: name.clone(), former });
             }
             self.report_leader(&name, ctx);

@@ -174,14 +174,14 @@ impl Engine {
                 continue;
             }
             match role.stage {
-                Stage::Claiming { .. } => {
+                Stage::Claiming { on_hint, .. } => {
                     role.stage = Stage::Following;
                     self.apply_view(&name, RoleView::Unknown, ctx);
                     self.reread_if_relevant(self.named(Kind::Role, &name));
-                    ctx.event(Event::ElectionFailed {
-                        role: name.clone(),
-                        cause: ElectionFailure::SessionOver,
-                    });
+                    if !on_hint {
+                        let cause = ElectionFailure::SessionOver;
+                        ctx.event(Event::ElectionFailed { role: name.clone(), cause });
+                    }
                 }
                 Stage::Resigning(_) => {
                     role.stage = Stage::Following;
