@@ -106,17 +106,6 @@ pub(crate) fn version_text(version: Version) -> String {
     format!("{:016x}", version.get() as u64)
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_claim_and_its_resignation_are_two_versions() {
-        let claim = Version::from_nonce(u128::MAX / 3);
-        assert_ne!(version_text(claim), version_text(claim.of_resignation().unwrap()));
-    }
-}
-
 impl fmt::Display for Recorder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.inner.fmt(f)
@@ -157,5 +146,16 @@ impl Layer for Recorder {
         let is_hint = |signal: &Signal| matches!(signal, Signal::Changed(_) | Signal::Resync);
         let heard = move |signal: &Signal| std::future::ready(!(is_hint(signal) && hints_off.exists()));
         self.inner.watch(namespace).filter(heard).boxed()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_claim_and_its_resignation_are_two_versions() {
+        let claim = Version::from_nonce(u128::MAX / 3);
+        assert_ne!(version_text(claim), version_text(claim.of_resignation().unwrap()));
     }
 }
