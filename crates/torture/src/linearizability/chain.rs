@@ -1,7 +1,7 @@
 //! Whether what was seen of a compare-and-set register can have been one register.
 //!
-//! Every version is written once, by one write, and names the version that it replaced. That fixes the order of the
-//! writes: they are a chain. What is left to see is whether each write of the chain can have happened between its call
+//! Every version is written once, by one write, however often it is tried, and names the version that it replaced. That fixes
+//! the order of the writes: they are a chain. What is left to see is whether each write of the chain can have happened between its call
 //! and its answer, in that order, with every read between the write of what it saw and the next: which one pass along
 //! the chain tells, always as early as possible.
 
@@ -49,7 +49,7 @@ pub struct ChainFault {
 /// The history of every register in these notes. A write is noted before it is sent, and once more with its answer.
 #[must_use]
 pub fn histories(notes: &[Note]) -> BTreeMap<String, Vec<Operation>> {
-    let mut writes: BTreeMap<(&str, &str), Operation> = BTreeMap::new();
+    let mut writes: BTreeMap<(&str, &str), BTreeMap<u64, Operation>> = BTreeMap::new();
     let mut found: BTreeMap<String, Vec<Operation>> = BTreeMap::new();
     for note in notes {
         match &note.what {
@@ -61,7 +61,8 @@ pub fn histories(notes: &[Note]) -> BTreeMap<String, Vec<Operation>> {
                     returned: if applied.is_some() { note.t } else { u64::MAX },
                     applied: *applied,
                 };
-                let known = writes.entry((register, put)).or_insert_with(|| operation.clone());
+                let tries = writes.entry((register, put)).or_default();
+                let known = tries.entry(*called).or_insert_with(|| operation.clone());
                 if applied.is_some() {
                     *known = operation;
                 }
@@ -73,10 +74,21 @@ pub fn histories(notes: &[Note]) -> BTreeMap<String, Vec<Operation>> {
             _ => {}
         }
     }
-    for ((register, _), write) in writes {
-        found.entry(register.to_owned()).or_default().push(write);
+    for ((register, _), tries) in writes {
+        found.entry(register.to_owned()).or_default().extend(as_one(tries.into_values()));
     }
     found
+}
+
+/// A resignation is tried again under the same version: at most one of the tries is applied, and a try is refused because an earlier
+/// one was. The one that was applied counts; if none is known to be, the first whose outcome is unknown.
+fn as_one(tries: impl Iterator<Item = Operation>) -> Option<Operation> {
+    let rank = |operation: &Operation| match operation {
+        Operation::Write { applied: Some(true), .. } => 0,
+        Operation::Write { applied: None, .. } => 1,
+        _ => 2,
+    };
+    tries.min_by_key(rank)
 }
 
 /// A write on the chain.
@@ -251,6 +263,24 @@ mod tests {
         // The outcomes of `b` and `c` are unknown; a read that saw `c` tells both.
         let both = [write("a", "b", 3, 4, None), write("b", "c", 5, 6, None), read("c", 7, 8)];
         check(&[&[write("", "a", 1, 2, yes)], &both[..]].concat()).unwrap();
+    }
+
+    /// A resignation whose answer is late is tried again, and refused then.
+    #[test]
+    fn tries_of_one_write_are_one_write() {
+        let wrote = |t: u64, called: u64, applied| {
+            let (register, expect, put) = ("r".to_owned(), Some("a".to_owned()), Some("b".to_owned()));
+            let what = NoteKind::Wrote { register, expect, put, called, applied };
+            Note { t, node: "n".to_owned(), pid: 1, what }
+        };
+        let of = |notes: &[Note]| histories(notes).remove("r").unwrap();
+        let (first, second) = ([wrote(10, 10, None), wrote(40, 10, Some(true))], [wrote(20, 20, None)]);
+        let refused = [wrote(30, 20, Some(false))];
+        let done = vec![write("a", "b", 10, 40, Some(true))];
+        assert_eq!(of(&[&first[..], &second, &refused].concat()), done);
+        let unknown = [&first[..1], &second, &refused].concat();
+        assert_eq!(of(&unknown), [write("a", "b", 10, 0, None)]);
+        assert_eq!(of(&[&second[..], &refused].concat()), [write("a", "b", 20, 30, Some(false))]);
     }
 
     #[test]
