@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot};
 
-use crate::guard_thread::{Ear, GuardHandle, GuardThread, Request};
+use crate::guard_thread::{GuardHandle, GuardThread, ReportListener, Request};
 use crate::spawn::Command;
 use crate::wire::Exit;
 
@@ -138,7 +138,7 @@ impl Guard {
                 stops: stops_sender,
             })
             .await?;
-        let ended = Waiting::Until(ended, self.handle.ear());
+        let ended = Waiting::Until(ended, self.handle.listen());
         Ok(Child { handle: self.handle.clone(), job, pid, ended, stops })
     }
 
@@ -199,7 +199,7 @@ impl Ended {
 #[derive(Debug)]
 enum Waiting {
     /// With what is heard of the watchdog meanwhile.
-    Until(oneshot::Receiver<Ended>, Option<Ear>),
+    Until(oneshot::Receiver<Ended>, Option<ReportListener>),
     Over(Ended),
 }
 
@@ -207,10 +207,10 @@ impl Waiting {
     async fn over(&mut self, handle: &GuardHandle) -> Ended {
         let ended = match self {
             Self::Over(ended) => *ended,
-            Self::Until(receiver, ear) => tokio::select! {
+            Self::Until(receiver, listener) => tokio::select! {
                 biased;
                 ended = receiver => ended.unwrap_or(Ended::LOST),
-                never = handle.take_reports(ear.as_ref()) => match never {},
+                never = handle.take_reports(listener.as_ref()) => match never {},
             },
         };
         *self = Self::Over(ended);

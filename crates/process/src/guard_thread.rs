@@ -88,17 +88,17 @@ impl GuardHandle {
     }
 
     /// For a caller that hears what the watchdog says itself; none if the watchdog is gone, or descriptors are.
-    pub(crate) fn ear(&self) -> Option<Ear> {
+    pub(crate) fn listen(&self) -> Option<ReportListener> {
         let mut shared = lock(&self.shared);
         let link = shared.as_mut()?;
         let socket = UnixStream::from_std(link.socket.as_fd().try_clone_to_owned().ok()?.into()).ok()?;
-        link.ears += 1;
-        Some(Ear { socket, shared: Arc::clone(&self.shared) })
+        link.listeners += 1;
+        Some(ReportListener { socket, shared: Arc::clone(&self.shared) })
     }
 
     /// Takes in what the watchdog says, as the guard thread does. Cancel-safe.
-    pub(crate) async fn take_reports(&self, ear: Option<&Ear>) -> Infallible {
-        while let Some(Ear { socket, .. }) = ear
+    pub(crate) async fn take_reports(&self, listener: Option<&ReportListener>) -> Infallible {
+        while let Some(ReportListener { socket, .. }) = listener
             && socket.readable().await.is_ok()
         {
             // There is more to read only when the socket says so again.
@@ -148,16 +148,16 @@ impl GuardHandle {
 
 /// The watchdog's socket as a caller hears it.
 #[derive(Debug)]
-pub(crate) struct Ear {
+pub(crate) struct ReportListener {
     socket: UnixStream,
     shared: Arc<Mutex<Option<GuardLink>>>,
 }
 
-impl Drop for Ear {
-    /// The thread is not woken: whoever expects anything after this asks for it, which wakes it.
+impl Drop for ReportListener {
+    /// The guard thread is not woken: a caller that expects an answer after this asks for it, which wakes the thread.
     fn drop(&mut self) {
         if let Some(link) = lock(&self.shared).as_mut() {
-            link.ears -= 1;
+            link.listeners -= 1;
         }
     }
 }
@@ -207,7 +207,7 @@ pub(crate) struct GuardLink {
     /// Something could not be sent.
     broken: bool,
     /// So many callers hear what the watchdog says themselves.
-    ears: usize,
+    listeners: usize,
 }
 
 #[derive(Debug)]
@@ -365,7 +365,7 @@ impl GuardLink {
             answer_by: Some(after(lease_now(), LAUNCH_TIMEOUT)),
             closing: None,
             broken: false,
-            ears: 0,
+            listeners: 0,
         }
     }
 
@@ -390,7 +390,7 @@ impl GuardLink {
     /// and take the caller's processor.
     fn is_heard(&self) -> bool {
         let starts = self.queued.is_some() || self.job.as_ref().is_some_and(|job| job.started.is_some());
-        self.ears > 0 && self.answer_by.is_none() && self.closing.is_none() && !starts && !self.broken
+        self.listeners > 0 && self.answer_by.is_none() && self.closing.is_none() && !starts && !self.broken
     }
 
     fn handle_report(&mut self, report: FromWatchdog) -> io::Result<()> {

@@ -32,7 +32,7 @@ pub(super) struct Scale {
     pub(super) ttl: Duration,
 }
 
-/// Nodes are started in groups of so many, as whoever runs many should: the next one when one of them has its session.
+/// So many nodes start at a time, as operators of many nodes should start them: the next one when one of these has its session.
 const AT_ONCE: usize = 16;
 /// How often it is looked whether all roles are led.
 const LOOK: Duration = Duration::from_millis(5);

@@ -39,7 +39,7 @@ impl Controls {
         self.get(role).and_then(|control| control.request.as_ref())
     }
 
-    /// Whether somebody asks for a hand-over of the role, or pins it to a node.
+    /// Whether an operator or a node asks for a hand-over of the role, or an operator pins it to a node.
     pub(super) fn hand_over(&self, role: &Name) -> bool {
         self.get(role).is_some_and(|control| control.request.is_some() || control.pin.is_some())
     }

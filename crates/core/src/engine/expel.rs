@@ -24,17 +24,15 @@ impl Engine {
         self.poll.reread(self.session_key(session));
     }
 
-    /// The sessions that a poll reads which goes out early, for a hint, after a claim, or because of something that was read. Among
-    /// many nodes those that every regular poll reads are many, and while all roles are claimed there are many early polls:
-    /// together they would take all that store and nodes have.
-    pub(super) fn sessions_to_poll_early(&self) -> Vec<SessionId> {
-        if self.peers.are_few() { self.sessions_to_poll() } else { Vec::new() }
-    }
-
-    /// The sessions that every regular poll reads.
-    pub(super) fn sessions_to_poll(&self) -> Vec<SessionId> {
+    /// The sessions that a poll reads. An early one goes out between two beats, for a hint, after a claim, or because of what a read
+    /// showed. Among many nodes it reads none of them: while all roles are claimed there are many early polls, and together they
+    /// would take all that store and nodes have.
+    pub(super) fn sessions_to_poll(&self, early: bool) -> Vec<SessionId> {
         let own = self.session.own_id();
         let few = self.peers.are_few();
+        if early && !few {
+            return Vec::new();
+        }
         let watchers = if few { BTreeSet::new() } else { self.watchers_to_read() };
         let needed = |id: &SessionId| few || self.depends_on(*id) || watchers.contains(id);
         let wanted = |id: &SessionId| Some(*id) != own && needed(id);

@@ -299,15 +299,14 @@ impl Engine {
     fn compose(&mut self, regular: bool) -> (Query, PollScope) {
         let epoch = self.epoch().unwrap_or_default();
         self.poll.hinted.anyway = false;
-        if std::mem::take(&mut self.poll.everything) | self.poll.hinted.take_everything() {
+        let everything = std::mem::take(&mut self.poll.everything) | self.poll.hinted.take_everything();
+        if everything {
             let roles: Vec<Key> = self.roles.names().map(|role| self.named(Kind::Role, role)).collect();
             self.poll.requested.extend(roles);
             self.poll.requested.insert(self.named(Kind::Node, &self.node));
-            return self.compose_with(epoch, regular, true, self.sessions_to_poll());
         }
-        let needed = regular || self.poll.wanted;
-        let sessions = if needed { self.sessions_to_poll() } else { self.sessions_to_poll_early() };
-        self.compose_with(epoch, regular, false, sessions)
+        let early = !(everything || regular || self.poll.wanted);
+        self.compose_with(epoch, regular, everything, early)
     }
 
     fn compose_with(
@@ -315,11 +314,11 @@ impl Engine {
         epoch: crate::Epoch,
         regular: bool,
         nodes: bool,
-        sessions: Vec<SessionId>,
+        early: bool,
     ) -> (Query, PollScope) {
         let mut keys: BTreeSet<Key> =
             BTreeSet::from([Key::Cluster, self.named(Kind::NodeControl, &self.node)]);
-        keys.extend(sessions.into_iter().map(|id| self.session_key(id)));
+        keys.extend(self.sessions_to_poll(early).into_iter().map(|id| self.session_key(id)));
         if regular {
             keys.extend(self.next_audits());
             keys.extend(self.own_node_audit());

@@ -81,7 +81,7 @@ impl Engine {
     }
 }
 
-/// What the register holds when whoever leads has given the role up.
+/// What the register holds when its leader has given the role up.
 fn vacated(record: &RoleRecord) -> RoleRecord {
     let Some(holder) = &record.holder else { return record.clone() };
     RoleRecord { holder: None, previous: Some(holder.node.clone()), successor: None, ..record.clone() }
